@@ -184,3 +184,25 @@ fn every_listing_fits_every_terminal() {
     worker.signal(Signal::TERM);
     worker.wait();
 }
+
+/// A list that is empty for a slip reads as if nothing had been sent.
+#[test]
+fn calls_of_a_tool_that_nobody_has_are_refused_and_those_of_a_pattern_are_listed() {
+    let env = env().with_forum();
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
+    env.run(&["calls", "list", "--tool", "anything"]).code(0).says(&["no such calls"]);
+    env.run(&["job", &env.job(&json!({}), &turns), "--run-id", "r"]).code(0);
+    for (typed, meant) in [("post_coment", "post_comment"), ("mcp__forun__*", "mcp__forum__*"), ("notfy", "notify")] {
+        for run in [&[][..], &["--run", "r"]] {
+            let words = [&["calls", "list", "--tool", typed], run].concat();
+            env.run(&words).refused(2, &[typed, &format!("did you mean `{meant}`?")]);
+        }
+    }
+    env.run(&["calls", "list", "--tool", "frobnicate"]).refused(2, &["no tool that was called or offered here"]);
+    for all in ["post_comment", "mcp__forum__post_comment", "mcp__forum__*", "post_?omment"] {
+        env.run(&["calls", "list", "--tool", all]).code(0).shows(&["post_comment"]);
+    }
+    // What is there and was not called is no slip.
+    env.run(&["calls", "list", "--tool", "notify"]).code(0).says(&["no such calls"]);
+}

@@ -68,6 +68,7 @@ fn timeline(env: &TestEnv) -> PathBuf {
         blobs: &BTreeMap::new(),
         arrivals: &[],
         standing: ua_resume::Standing::Stored(records.run.status, records.run.stop_reason),
+        next: ua_resume::NextStep::of(&records.run),
         commands: &ua_resume::Commands::default(),
         written_at: Timestamp::from_millis(1_800_000_000_000),
         program: "ua",

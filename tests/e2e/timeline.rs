@@ -116,6 +116,7 @@ fn a_run_of_ten_thousand_calls_opens() {
         blobs: &BTreeMap::new(),
         arrivals: &[],
         standing: ua_resume::Standing::Stored(records.run.status, records.run.stop_reason),
+        next: ua_resume::NextStep::of(&records.run),
         commands: &ua_resume::Commands::default(),
         written_at: Timestamp::from_millis(1_800_000_000_000),
         program: "ua test",

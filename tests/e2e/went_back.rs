@@ -110,9 +110,33 @@ fn a_run_that_is_stored_and_refused_is_on_the_page() {
     env.run(&["job", &second, "--run-id", "r2"]).refused(74, &["r2", "is stored"]);
     let page = env.read("root/RESTART.md");
     assert!(
-        page.contains("## Run r2") && page.contains("ua resume r2") && !page.contains("there was nothing to resume"),
+        page.contains("## Run r2") && page.contains("ua db accept r2") && !page.contains("there was nothing to resume"),
         "{page}"
     );
+}
+
+/// Wherever such a run is met: nobody is told that it was killed, and nobody is sent to a resume that is refused.
+#[test]
+fn whoever_names_the_next_step_of_such_a_run_names_the_acceptance() {
+    for known in [KNOWN[1], KNOWN[2]] {
+        let env = went_back(known);
+        let accept = "ua db accept r";
+        let job = env.arg("work/job.json");
+        let refused = env.run(&["job", &job]).refused(75, &[accept, "an older copy"]);
+        assert!(!refused.stderr.contains("ua resume") && !refused.stderr.contains("was killed"), "{}", refused.shown());
+        env.run(&["submit", &job]).refused(75, &[accept]);
+        env.run(&["job", &job, "--check"]).says(&[accept]);
+        env.run(&["resume", "r"]).refused(74, &[accept]);
+        for shows in [&["status"][..], &["runs", "show", "r"], &["runs", "tail", "r", "--no-follow"]] {
+            let shown = env.run(shows).code(0).shows(&[accept]);
+            assert!(!shown.stdout.contains("ua resume"), "{shows:?}: {}", shown.shown());
+        }
+        let page = env.read("root/RESTART.md");
+        assert!(page.contains(accept) && !page.contains("ua resume"), "{page}");
+        env.run(&["runs", "delete", "r"]).code(2).says(&[accept]);
+        env.run(&["db", "accept", "r"]).code(0);
+        env.run(&["job", &job]).refused(75, &["ua resume r"]);
+    }
 }
 
 #[test]

@@ -243,8 +243,19 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
     None
 }
 
+/// Words that say in another way what a field of a rule says. Each is more like the name of a field that says something else.
+const OTHER_WORDS: [(&str, &str); 6] = [
+    ("tool", "name"),
+    ("tool_name", "name"),
+    ("tools", "patterns"),
+    ("tool_names", "patterns"),
+    ("namespace", "tool_namespace"),
+    ("class", "side_effect_class"),
+];
+
 fn unknown_field(name: &str) -> String {
-    match ua_core::nearest(name, FIELDS) {
+    let same = OTHER_WORDS.iter().find(|(word, _)| *word == name).map(|(_, field)| *field);
+    match same.or_else(|| ua_core::nearest(name, FIELDS)) {
         Some(known) => format!("it does not exist; did you mean `{known}`?"),
         None => format!("it does not exist; a rule has {}", FIELDS.join(", ")),
     }

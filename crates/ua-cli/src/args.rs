@@ -35,7 +35,7 @@ use crate::terminal::Color;
 
 pub(crate) use budgets::BudgetArgs;
 pub(crate) use launch::LaunchArgs;
-pub(crate) use values::{parse_ago, parse_concurrency, parse_person, parse_span};
+pub(crate) use values::{not_empty, parse_ago, parse_concurrency, parse_person, parse_span};
 
 /// Durable jobs for LLM agents: a job that is killed at any moment resumes where it left off. It never
 /// repeats an outside action on its own, and asks you when it cannot know whether one happened.
@@ -60,8 +60,7 @@ pub struct GlobalArgs {
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub trust_root: bool,
     /// The runtime database on a PostgreSQL server, instead of a file in the root: postgres://USER@HOST/DATABASE
-    // An empty one is a variable that is not set; a file of this root would be used in silence.
-    #[arg(long, global = true, value_name = "URL", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = GLOBAL)]
+    #[arg(long, global = true, value_name = "URL", value_parser = not_empty(), help_heading = GLOBAL)]
     pub database_url: Option<String>,
     /// Who decides, where several people use one user: kept with what is answered, corrected or cancelled [default: whoever called sudo]
     #[arg(long, global = true, value_name = "NAME", value_parser = parse_person, help_heading = GLOBAL)]

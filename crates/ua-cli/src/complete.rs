@@ -169,12 +169,12 @@ pub(crate) fn tools(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 #[cfg(feature = "toolserver")]
-fn own_tools() -> Vec<String> {
+pub(crate) fn own_tools() -> Vec<String> {
     ua_toolserver::tool_names().iter().map(|name| (*name).to_owned()).collect()
 }
 
 #[cfg(not(feature = "toolserver"))]
-fn own_tools() -> Vec<String> {
+pub(crate) fn own_tools() -> Vec<String> {
     Vec::new()
 }
 

@@ -282,6 +282,49 @@ fn every_command_in_a_hint_is_one_of_this_program() {
     assert_eq!(hinted("hint(format!(\"go on with `ua resume {run}`\"))"), [["ua", "resume", "last"]]);
 }
 
+/// Where a next step is made of a run's row alone, and why that is enough: whoever else names one asks `restart::next_step`, which knows of a run that
+/// `effects.log` knows more about than its database, and that nobody resumes.
+const BY_THE_ROW_ALONE: [(&str, &str); 10] = [
+    ("ua-host/src/restart.rs", "it is the place that asks"),
+    ("ua-host/src/resume.rs", "the run was taken"),
+    ("ua-host/src/job/unfinished.rs", "such a run is met before"),
+    ("ua-host/src/fleet/worker.rs", "a worker came to that, and says so"),
+    ("ua-report/src/restart.rs", "whoever writes the page says of which runs it is so"),
+    ("ua-report/src/summary.rs", "its process writes it"),
+    ("ua-cli/src/commands/summary.rs", "its process drove it"),
+    ("ua-cli/src/commands/ask.rs", "of such a run nobody is asked"),
+    ("ua-cli/src/commands/cancel.rs", "it is ended, and nothing of it is sent"),
+    ("ua-cli/src/commands/status.rs", "why it is held is said first"),
+];
+
+/// The files of the sources in which a next step is made of a row alone.
+#[test]
+fn nobody_else_names_the_next_step_of_a_run_by_its_row_alone() {
+    let crates = workspace_root().join("crates");
+    let mut folders: Vec<_> = ["ua-cli", "ua-host", "ua-report"].map(|name| crates.join(name).join("src")).into();
+    let mut found = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let is_source = path.extension().is_some_and(|it| it == "rs") && !of_commands(&path);
+            if !is_source || path.ends_with("tests.rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let source = text.split("\n#[cfg(test)]").next().unwrap_or_default();
+            if ["NextStep::of(", "NextStep::of_queued"].iter().any(|made| source.contains(made)) {
+                found.insert(path.strip_prefix(&crates).unwrap().display().to_string());
+            }
+        }
+    }
+    let known: BTreeSet<String> = BY_THE_ROW_ALONE.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(found, known);
+}
+
 // Files.
 
 /// Why a JSON text that a page shows is not what the program reads: the tool servers of a configuration, a script, one call of a script, a

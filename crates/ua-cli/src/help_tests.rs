@@ -1,5 +1,6 @@
 //! The help of every command, as a person reads it.
 
+use clap::error::ErrorKind;
 use clap::{Command, CommandFactory as _};
 
 use crate::Cli;
@@ -54,6 +55,27 @@ fn help_has_no_private_words() {
             assert!(!text.contains(&format!(" {private} ")), "`{private}` in the help of {name}");
         }
     }
+}
+
+/// Flags whose value is their own tool server's to judge, which programs start with variables that may be set and empty.
+const STARTED_BY_PROGRAMS: &str = "ua toolserver";
+
+/// Of a script whose variable is not set, no flag takes the empty value for one that was meant.
+#[test]
+fn no_flag_takes_an_empty_value() {
+    let mut taken = Vec::new();
+    for (name, command) in all().into_iter().filter(|(name, _)| name != STARTED_BY_PROGRAMS) {
+        let flags = command.get_arguments().filter(|argument| argument.get_action().takes_values());
+        for flag in flags.filter_map(|argument| argument.get_long()) {
+            let words = name.split(' ').map(str::to_owned).chain([format!("--{flag}"), String::new()]);
+            // What is left out beside it is another mistake, which is found behind all values.
+            let refused = Cli::command().try_get_matches_from(words).err().map(|error| error.kind());
+            if !matches!(refused, Some(ErrorKind::InvalidValue | ErrorKind::ValueValidation)) {
+                taken.push(format!("{name} --{flag}: {refused:?}"));
+            }
+        }
+    }
+    assert!(taken.is_empty(), "{taken:#?}");
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl People for AtTerminal {
         // What goes to a file or another program is whole.
         let asked = std::mem::take(&mut lock(&self.told).asked);
         let asked = if crate::terminal::is_read_by_person() { asked } else { BTreeSet::new() };
-        summary::print(&end.next_command, end.records, self.fork.clone(), &asked)
+        summary::print((&end.next_command, end.taken_by), end.records, self.fork.clone(), &asked)
     }
 }
 

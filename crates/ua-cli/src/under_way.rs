@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ua_core::{CallId, Env, RunId, Timestamp, counted, span_in_words};
+use ua_core::{CallId, Env, RunId, ShortNames, Timestamp, counted, span_in_words};
 use ua_dispatch::CallProgress;
 use ua_host::fleet::Onlooker;
 use ua_host::people::ObservedEvent;
@@ -29,16 +29,21 @@ pub(crate) struct UnderWay {
     calls: BTreeMap<String, (String, Option<Timestamp>)>,
     /// Calls without an answer yet that are given up when the run stops, since they are simply made again, by id: the tool.
     reads: BTreeMap<String, String>,
+    /// How tools are called in short: with their servers where two offer one of a name.
+    names: ShortNames,
     /// Where the time comes from, once signals are listened for.
     pub(crate) env: Option<Env>,
 }
 
 impl UnderWay {
     pub(crate) fn take(&mut self, seen: &ObservedEvent<'_>) {
+        if let (RunEvent::ToolsOffered { names }, None) = (seen.signal, seen.sub_agent) {
+            self.names = names.clone();
+        }
         let RunEvent::Call(progress) = seen.signal else { return };
         match progress {
             CallProgress::Sending { call } | CallProgress::Resuming { call, .. } => {
-                let (id, tool) = (call.call_id.to_string(), line(&call.name.tool, 60));
+                let (id, tool) = (call.call_id.to_string(), line(self.names.of(&call.name), 60));
                 // What a sub-agent does is said by its own calls; the call for it is never in doubt.
                 if call.name.is_task() {
                     return;

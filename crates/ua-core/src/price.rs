@@ -188,6 +188,13 @@ impl PriceTable {
         })
     }
 
+    /// Its entries: the provider, and the model's name or pattern.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.providers
+            .iter()
+            .flat_map(|(provider, models)| models.keys().map(move |model| (provider.as_str(), model.as_str())))
+    }
+
     /// Whether it holds no price.
     pub fn is_empty(&self) -> bool {
         self.providers.values().all(BTreeMap::is_empty) && self.floors.iter().all(Self::is_empty)

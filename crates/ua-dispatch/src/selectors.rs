@@ -12,6 +12,9 @@ use ua_core::{CallPolicy, RunSpec, SideEffectClass, StopCondition, ToolName, Too
 use crate::catalog::Catalog;
 use crate::guardrail::Rules;
 
+/// Where the destinations stand that a job allows, tools among them.
+const DESTINATIONS: &str = "constraints.allowed_destinations";
+
 /// Where conditions stand.
 pub const CONDITIONS: &str = "stop_conditions";
 
@@ -53,6 +56,16 @@ impl Names {
         Self { tools: names.chain(own).collect(), kinds: kinds.chain(known).collect() }
     }
 
+    /// These names of tools, each as the model sees it, without its server as well.
+    pub fn known(raw: impl IntoIterator<Item = String>) -> Self {
+        let both = |raw: String| {
+            let bare =
+                raw.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")).map(|(_, bare)| bare.to_owned());
+            bare.into_iter().chain([raw])
+        };
+        Self { tools: raw.into_iter().flat_map(both).collect(), kinds: BTreeSet::new() }
+    }
+
     /// Whether a word or pattern is the name of a tool, or, if these count, of a kind of effect.
     pub fn has(&self, word: &str, with_kinds: bool) -> bool {
         let Some(glob) = glob(word) else { return true };
@@ -76,6 +89,29 @@ impl Names {
 /// A word as a pattern; a wrong one is refused elsewhere.
 fn glob(word: &str) -> Option<GlobMatcher> {
     Some(Glob::new(word).ok()?.compile_matcher())
+}
+
+/// Words that select by the names of tools, as those of a job do: each a name, with or without its server's, or a pattern.
+#[derive(Debug)]
+pub struct ToolWords(Vec<GlobMatcher>);
+
+impl ToolWords {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The word that is no pattern, and why.
+    pub fn of(words: &[String]) -> Result<Self, (String, String)> {
+        let read = |word: &String| match Glob::new(word) {
+            Ok(glob) => Ok(glob.compile_matcher()),
+            Err(error) => Err((word.clone(), error.kind().to_string())),
+        };
+        words.iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether one of them is the name of this tool.
+    pub fn select(&self, name: &ToolName) -> bool {
+        self.0.iter().any(|glob| glob.is_match(&name.tool) || glob.is_match(&name.raw))
+    }
 }
 
 /// What a word may select by.
@@ -121,7 +157,15 @@ pub fn conditions(spec: &RunSpec) -> impl Iterator<Item = &StopCondition> {
 pub fn has_selectors(spec: &RunSpec) -> bool {
     let lists =
         [&spec.escalation.ask_human_before, &spec.constraints.forbidden_actions, &spec.tools.allow, &spec.tools.deny];
-    lists.into_iter().any(|list| !list.is_empty()) || conditions(spec).any(|condition| effect_of(condition).is_some())
+    lists.into_iter().any(|list| !list.is_empty())
+        || spec.constraints.allowed_destinations.iter().any(|word| may_be_tool(word))
+        || conditions(spec).any(|condition| effect_of(condition).is_some())
+}
+
+/// Whether a destination may be the name of a tool, or a pattern of such names: addresses, hosts, numbers and channels have signs that those do not
+/// have.
+fn may_be_tool(word: &str) -> bool {
+    word.contains('_') && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c))
 }
 
 /// Whether all that these tools can do is seen. Which actions a composite tool knows is not listed anywhere.
@@ -148,6 +192,16 @@ pub fn selections(spec: &RunSpec, tools: &[Offered], own: &[&str]) -> Vec<Select
             let nearest = if is_known { None } else { names.nearest(word, more) };
             Selection { field, word: word.clone(), tools: selected(word, by, tools), is_known, nearest }
         }));
+    }
+    for word in &spec.constraints.allowed_destinations {
+        let tools = selected(word, By::Kind, tools);
+        let is_known = !tools.is_empty() || !may_be_tool(word) || names.has(word, true);
+        let nearest = if is_known { None } else { names.nearest(word, &[]) };
+        // Where things go is not known here; what is like the name of a tool and is none was meant to be one.
+        let is_slip = !is_known && (nearest.is_some() || word.starts_with("mcp__"));
+        if is_slip || !tools.is_empty() {
+            found.push(Selection { field: DESTINATIONS, word: word.clone(), tools, is_known, nearest });
+        }
     }
     for condition in conditions(spec) {
         let Some(kind) = effect_of(condition) else {

@@ -137,8 +137,8 @@ pub async fn check(
         obstacles.end()?;
     }
     let would_begin = obstacles.is_empty();
-    let (foretold, standing, done_before) = if host.home().is_unused() {
-        (Fate::Start { earlier: None }.into(), None, None)
+    let (foretold, standing, done_before, taken) = if host.home().is_unused() {
+        (Fate::Start { earlier: None }.into(), None, None, None)
     } else {
         let store = host.home().open_read_only()?;
         let fate = job::fate(host, &store, request, &spec, &launch).await?;
@@ -166,14 +166,25 @@ pub async fn check(
         let is_free = matches!(fate.fate, Fate::Start { earlier: None }) && request.run_id.is_none() && !request.new;
         let done_before =
             if is_free && spec.job_key.is_none() { job::done_before(host, &store, &spec).await? } else { None };
+        let taken = match &fate.fate {
+            Fate::Taken(run) => Some(job::taken_key(host, &store, run).await?),
+            Fate::Left(_)
+            | Fate::Elsewhere(..)
+            | Fate::Named(_)
+            | Fate::Start { .. }
+            | Fate::Done(_)
+            | Fate::AtWork(_)
+            | Fate::Queued(..)
+            | Fate::InDoubt(..) => None,
+        };
         crate::home::close(store);
-        (fate, standing, done_before)
+        (fate, standing, done_before, taken)
     };
     let (mut key_holder, mut unfinished, mut at_work, mut queued) = (None, None, None, None);
     let mut refusal = job::refusal(host, request, &launch, &foretold, standing.as_ref());
     match foretold.fate {
         Fate::Taken(run) => {
-            refusal = Some(job::taken_key(host, &run));
+            refusal = taken;
             unfinished = standing.filter(|_| !run.status.is_terminal()).map(|standing| (run.clone(), standing));
             key_holder = Some(run);
         }
@@ -303,7 +314,7 @@ pub async fn in_the_way(
         let store = host.home().open_read_only()?;
         let found = job::fate(host, &store, &request, spec, launch).await?;
         let refusal = match &found.fate {
-            Fate::Taken(run) => Some(job::taken_key(host, run)),
+            Fate::Taken(run) => Some(job::taken_key(host, &store, run).await?),
             Fate::Left(run) => {
                 let standing = standing(host.home(), &store, run).await?;
                 job::refusal(host, &request, launch, &found, Some(&standing))

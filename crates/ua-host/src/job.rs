@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use crate::Database;
 use ua_core::{CallId, Message, Origin, RunId, RunSpec, RunStatus};
-use ua_resume::NextStep;
 use ua_runner::RunLock;
 use ua_store::{NewBlob, NewRun, QueueEntry, RunQuery, RunRecord, RunStore, Store, StoreError};
 
@@ -34,6 +33,7 @@ use crate::launch::{Configured, Launch, LaunchOptions};
 use crate::mcp_files;
 use crate::obstacles::Obstacles;
 use crate::people::{People, Presence, WhichRun};
+use crate::restart;
 use crate::resume::{self, Changes};
 use crate::selectors;
 use crate::servers::Handover;
@@ -132,7 +132,7 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
             let options = LaunchOptions { provider: None, model: None, ..request.launch.clone() };
             resume::found(host, people, looked, &left, &options, Changes::default(), false).await
         }
-        Found::Taken(_, earlier) => Err(taken_key(host, &earlier)),
+        Found::Taken(store, earlier) => Err(taken_key(host, &store, &earlier).await?),
     }
 }
 
@@ -266,7 +266,8 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         }
         Fate::Left(ref left) => {
             // One that only another run gets further is not offered to be finished.
-            let is_here = people.presence() == Presence::Here && NextStep::of(left).is_resume();
+            let next = restart::next_step(&store, left).await?;
+            let is_here = people.presence() == Presence::Here && next.is_resume();
             let standing = standing(host.home(), &store, left).await?;
             if is_here && let Some(others) = foretold.others_in_words() {
                 people.tell(&format!("there is more than one run of this job: {others}"));
@@ -629,7 +630,10 @@ fn refuse_key_of_another(request: &JobRequest, holder: &RunRecord, spec: &RunSpe
 }
 
 /// The refusal of a job whose key is that of a run that did not succeed.
-pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
+///
+/// # Errors
+/// A store that fails.
+pub(crate) async fn taken_key(host: &Host, store: &Database, earlier: &RunRecord) -> Result<HostError, HostError> {
     let (id, key) = (&earlier.run_id, earlier.job_key.as_deref().unwrap_or_default());
     let hint = match earlier.status {
         RunStatus::Succeeded => format!("it succeeded; see `ua runs show {id}`"),
@@ -643,19 +647,19 @@ pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
             if RunLock::is_held(&host.home().locks(), id) {
                 format!("a process is working on it; `ua runs tail {id}` follows it")
             } else {
-                let next = NextStep::of(earlier);
+                let next = restart::next_step(store, earlier).await?;
                 format!("it is not finished: {} {}", next.who(), next.does())
             }
         }
     };
     // One that is not finished is resumed later; another one is a mistake of whoever starts it again.
     let kind = if earlier.status.is_terminal() { Kind::Usage } else { Kind::Waiting };
-    HostError::new(kind, format!("the job key {key:?} has already been used by run {id}"))
+    Ok(HostError::new(kind, format!("the job key {key:?} has already been used by run {id}"))
         .hint(hint)
         .field("kind", "job_key_taken")
         .field("job_key", key)
         .field("run_id", id)
-        .field("status", earlier.status)
+        .field("status", earlier.status))
 }
 
 /// Refuses a job that holds a secret itself: it would be stored, and sent to the model.

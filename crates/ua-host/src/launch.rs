@@ -592,9 +592,13 @@ impl Launch {
         }
     }
 
-    /// Says once that no model of this name is known.
+    /// Says once that no model of this name is known, and that its price stands under another name.
     pub(crate) fn tell_unknown_model(&self, settings: &Settings, people: &dyn People) {
         if let Some(doubt) = self.model_doubt(settings) {
+            people.remark(&format!("note: {doubt}"));
+        }
+        let table = (self.pricing.as_deref(), self.pricing_is_the_projects);
+        if let Some(doubt) = pricing::doubt(settings, table, &self.provider, &self.model) {
             people.remark(&format!("note: {doubt}"));
         }
     }

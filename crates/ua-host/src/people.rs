@@ -74,6 +74,8 @@ pub struct End<'a> {
     pub records: &'a RunRecords,
     /// The command that resumes it.
     pub next_command: String,
+    /// The process that took the run over from this one.
+    pub taken_by: Option<u32>,
 }
 
 /// What is to become of a job of which an earlier run is not finished.

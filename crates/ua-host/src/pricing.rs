@@ -83,6 +83,37 @@ pub fn price(table: &PriceTable, provider: &str, model: &str) -> Option<TokenPri
     table.price(provider, model).or_else(of_others)
 }
 
+/// The entry of a table without a price for a model that was probably meant for it: one for a provider or a model of which nobody knows, whose name is
+/// like it.
+pub fn slip(settings: &Settings, table: &PriceTable, provider: &str, model: &str) -> Option<String> {
+    if price(table, provider, model).is_some() {
+        return None;
+    }
+    let known = crate::models::table(settings).unwrap_or_default();
+    let is_provider = |name: &str| name == "*" || crate::providers::NAMES.contains(&name);
+    let strange = table.entries().map(|(name, _)| name).filter(|name| !is_provider(name));
+    if let Some(meant) = ua_core::nearest(provider, strange) {
+        return Some(format!("it has prices of `{}`: did you mean `{provider}`?", crate::text::line(meant, 60)));
+    }
+    let own = table.entries().filter(|(name, _)| *name == provider || *name == "*").map(|(_, model)| model);
+    let strange = own.filter(|name| !name.ends_with('*') && !known.is_named(provider, name));
+    let meant = ua_core::nearest(model, strange)?;
+    Some(format!("it has a price of `{}`: did you mean `{model}`?", crate::text::line(meant, 60)))
+}
+
+/// The same of the table of a run, in a sentence of its own; nothing of one that cannot be read, which is refused elsewhere.
+pub(crate) fn doubt(
+    settings: &Settings,
+    (file, of_project): (Option<&Path>, bool),
+    provider: &str,
+    model: &str,
+) -> Option<String> {
+    let file = file?;
+    let table = table(settings, Some(file), of_project).ok()?;
+    let slip = slip(settings, &table, provider, model)?;
+    Some(format!("{} has no price for {model} of {provider}, so its cost is unknown; {slip}", file.display()))
+}
+
 /// Refuses a budget of money that could not be kept, and any table that cannot be read.
 pub(crate) fn check(
     settings: &Settings,
@@ -115,7 +146,11 @@ fn check_one(
             "name both in one currency, `max_cost` in the job and `currency` in the price table".into(),
         ),
         (None, Some(file)) => refused(
-            format!("a max_cost needs a price, and {} has no price for `{model}` of `{provider}`", file.display()),
+            format!(
+                "a max_cost needs a price, and {} has no price for `{model}` of `{provider}`{}",
+                file.display(),
+                slip(settings, table, provider, model).map_or_else(String::new, |slip| format!(" ({slip})"))
+            ),
             format!(
                 "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; {} prints the entry",
                 said_to_cost(settings, provider, model),
@@ -152,6 +187,29 @@ fn said_to_cost(settings: &Settings, provider: &str, model: &str) -> String {
 mod tests {
     use super::*;
     use crate::env::Process;
+
+    #[test]
+    fn a_price_under_a_misspelt_name_is_named() {
+        let settings = Settings::read(Process::default());
+        let said = |entry: &str| {
+            let table = PriceTable::parse("p", &format!("[providers.{entry}]\ninput = 1\noutput = 1\n")).unwrap();
+            slip(&settings, &table, "anthropic", "claude-sonnet-4-5")
+        };
+        let provider = said("antropic.\"claude-sonnet-4-5\"").unwrap();
+        assert_eq!(provider, "it has prices of `antropic`: did you mean `anthropic`?");
+        let model = said("anthropic.\"claude-sonet-4-5\"").unwrap();
+        assert_eq!(model, "it has a price of `claude-sonet-4-5`: did you mean `claude-sonnet-4-5`?");
+        // One for this model, for another one that is known, for another provider, and for a family.
+        for right in [
+            "anthropic.\"claude-sonnet-*\"",
+            "\"*\".\"claude-sonnet-4-5\"",
+            "anthropic.\"claude-opus-4-5\"",
+            "openai.\"gpt-5\"",
+            "anthropic.\"claude-opus-*\"",
+        ] {
+            assert_eq!(said(right), None, "{right}");
+        }
+    }
 
     #[test]
     fn a_projects_prices_only_raise_what_the_user_and_this_version_say() {

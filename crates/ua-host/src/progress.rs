@@ -13,7 +13,7 @@ use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionsOf, RunRecord,
 
 use crate::error::HostError;
 use crate::people::{ObservedEvent, People};
-use crate::text::line;
+use crate::text::{line, line_with_names};
 
 /// Where progress goes.
 struct Progress {
@@ -389,7 +389,7 @@ pub fn outcome(call: &CallRecord) -> String {
         CallStatus::Cancelled if call.resolution == Some(Resolution::Refused) => format!("refused{}", refused(call)),
         CallStatus::Cancelled => format!("not run{}", refused(call)),
         CallStatus::FailedDefinite | CallStatus::FailedReported => {
-            ua_resume::failure_in_words(call, |why| line(why, 120))
+            ua_resume::failure_in_words(call, |why| line_with_names(why, 120))
         }
         CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => call.status.to_string(),
     }

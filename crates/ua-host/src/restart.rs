@@ -7,7 +7,7 @@
 //! whoever has written looks for a mark once more after the lock is free. So nobody has to wait for long where many runs end at once, and the
 //! page is current when the last of them has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ use ua_files::Folder;
 use ua_report::{RestartPlace, UNFINISHED, restart_page};
 use ua_resume::{NextStep, Standing};
 use ua_runner::Workspace;
-use ua_store::{FleetStore as _, RunHead, RunRecord, RunStore, Store as _};
+use ua_store::{FleetStore as _, RunHead, RunRecord, RunStore, Store};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
@@ -128,11 +128,14 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
         let found = standings.get(&run.run_id).cloned();
         found.unwrap_or(Standing::Stored(run.status, run.stop_reason))
     };
-    let mut queue = BTreeMap::new();
+    let (mut queue, mut held) = (BTreeMap::new(), BTreeSet::new());
     // Of those that the page shows.
     for run in runs.iter().filter(|run| !run.status.is_terminal()).take(UNFINISHED) {
         let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
         queue.extend(queued.map(|entry| (run.run_id.clone(), entry.state)));
+        if is_held(store, run).await? {
+            held.insert(run.run_id.clone());
+        }
     }
     let text = restart_page(
         &runs,
@@ -140,6 +143,7 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
             commands: &home.commands_from_anywhere(),
             standing: &standing,
             in_queue: &|run| queue.get(&run.run_id).copied(),
+            is_held: &|run| held.contains(&run.run_id),
             files: &files,
             is_there: &|file| Path::new(file).exists(),
             has_more,
@@ -176,25 +180,59 @@ fn files(run: &RunRecord) -> [String; 2] {
         .map(|name| workspace.join(format!("{name}.md")).display().to_string())
 }
 
-/// The command with which a run gets further ([`NextStep`]), complete for this place; or that its program resumes it.
+/// How a run gets further that its database may know less of than `effects.log`: whoever names a next step outside the process that drives the run
+/// asks here, so that nobody is sent to a resume that is refused.
+///
+/// # Errors
+/// A store that fails.
+pub async fn next_step(store: &dyn Store, run: &RunRecord) -> Result<NextStep, HostError> {
+    Ok(if is_held(store, run).await? { NextStep::held(run) } else { NextStep::of(run) })
+}
+
+/// Whether nobody resumes a run before a person has accepted what `effects.log` knows and the database does not.
+///
+/// # Errors
+/// A store that fails.
+pub(crate) async fn is_held(store: &dyn Store, run: &RunRecord) -> Result<bool, HostError> {
+    // A living process has what it sent in its next write.
+    let is_alive = |owner| ua_runner::may_be_driven(run) && ua_runner::process_is_alive(owner);
+    if run.owner.as_ref().is_some_and(is_alive) {
+        return Ok(false);
+    }
+    let top = ua_store::works_for(run).unwrap_or(&run.run_id);
+    let forgotten = store.forgotten(top).await;
+    Ok(!forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))?.is_empty())
+}
+
+/// The command with which a run gets further ([`NextStep`]), complete for this place; or that its program resumes it. For a run that this process
+/// drives: what [`next_step`] looks for has not kept it from that.
 pub fn next_command(home: &Home, run: &RunRecord) -> String {
     home.commands().complete(NextStep::of(run).by()).into_owned()
 }
 
-/// The same of a run that another place may drive: as the command is given there. One in the queue is left to a worker, where that is enough.
+/// The next step of a run that another place may drive, with its command as it is given there. One in the queue is left to a worker, where that is
+/// enough.
 ///
 /// # Errors
 /// A store that fails.
-pub async fn next_command_there(home: &Home, store: &Database, run: &RunRecord) -> Result<String, HostError> {
+pub async fn next_command_there(
+    home: &Home,
+    store: &Database,
+    run: &RunRecord,
+) -> Result<(NextStep, String), HostError> {
     let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
-    let next = if queued.is_some() { NextStep::of_queued(run) } else { NextStep::of(run) };
+    let next = match (next_step(store, run).await?, queued) {
+        (next, Some(_)) if !next.is_held() => NextStep::of_queued(run),
+        (next, _) => next,
+    };
     // What a worker goes by is said wherever the queue is seen.
     let is_given_there = next.command().is_some() && !next.is_left_to_a_worker();
     let Some(place) = store.elsewhere(&run.run_id).await?.filter(|_| is_given_there) else {
-        return Ok(home.commands().complete(next.by()).into_owned());
+        let command = home.commands().complete(next.by()).into_owned();
+        return Ok((next, command));
     };
     let (command, where_to) = place.command(next.by(), &place_of(home)?.1);
-    Ok(command + &where_to)
+    Ok((next, command + &where_to))
 }
 
 /// Who resumes the run at the top of a tree, in words that stand alone: the command, or the program that started it, since only that has its
@@ -204,7 +242,7 @@ pub async fn next_command_there(home: &Home, store: &Database, run: &RunRecord) 
 /// A store that fails.
 pub async fn how_to_resume(store: &Database, top: &RunId) -> Result<String, HostError> {
     let run = store.run(top).await.map_err(|e| HostError::store("look for the run", &e))?;
-    let next = NextStep::of(&run);
+    let next = next_step(store, &run).await?;
     let otherwise = if ua_store::is_gateway(&run) {
         "have its client make the same call again"
     } else {

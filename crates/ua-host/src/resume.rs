@@ -195,6 +195,7 @@ async fn finished(host: &Host, people: &dyn People, run: &RunRecord) -> Result<E
     // A process that died right behind the run's last write left a page that still says how to resume it.
     restart::write(host.home(), &store).await;
     people.tell(&format!("run {} is already finished; nothing was run", run.run_id));
-    people.show_end(&End { records: &records, next_command: restart::next_command(host.home(), run) })?;
+    let next_command = restart::next_command(host.home(), run);
+    people.show_end(&End { records: &records, next_command, taken_by: None })?;
     Ok(if run.status == RunStatus::Succeeded { Ending::Succeeded } else { Ending::Failed })
 }

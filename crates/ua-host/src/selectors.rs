@@ -338,6 +338,36 @@ mod tests {
         words::unmatched(&spec, &tools(), own_tools()).into_iter().map(|typo| (typo.word, typo.nearest)).collect()
     }
 
+    /// Destinations are tools among hosts and people: a slip of a tool is found, and what goes elsewhere is nobody's to judge here.
+    #[test]
+    fn a_tool_among_allowed_destinations_is_one_that_there_is() {
+        let allowed = |word: &str| found(json!({"constraints": {"allowed_destinations": [word]}}));
+        for (word, meant) in [
+            ("post_coment", Some("post_comment")),
+            ("mcp__forum__sendemail", Some("mcp__forum__send_email")),
+            ("mcp__crm__frobnicate", None),
+            ("psot_*", Some("post_*")),
+        ] {
+            assert_eq!(allowed(word), [(word.to_owned(), meant.map(str::to_owned))], "{word}");
+        }
+        for right in [
+            "post_comment",
+            "mcp__forum__*",
+            "comment.post",
+            "email.*",
+            "notify",
+            "@example.com",
+            "ada@example.com",
+            "example.com",
+            ".example.com",
+            "#general",
+            "+49 30 1",
+            "some_group_of_ours",
+        ] {
+            assert_eq!(allowed(right), [], "{right}");
+        }
+    }
+
     #[test]
     fn a_misspelt_selector_is_found_with_the_nearest_name() {
         let some = |word: &str, name: &str| (word.to_owned(), Some(name.to_owned()));

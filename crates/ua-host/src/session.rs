@@ -203,7 +203,8 @@ async fn work_on(
             }
             crate::fleet::withdraw_ended(store, &life.records.run).await;
             let next_command = restart::next_command(home, &life.records.run);
-            if let Err(error) = people.show_end(&End { records: &life.records, next_command }) {
+            let taken_by = RunLock::taker(&home.locks(), &run_id).map(|taker| taker.pid);
+            if let Err(error) = people.show_end(&End { records: &life.records, next_command, taken_by }) {
                 people.report(&error);
                 // Whoever wanted to read it did not get it: that is no success. What else the run came to stays.
                 if life.ending == Ending::Succeeded {

@@ -14,6 +14,35 @@ pub fn line(text: &str, width: usize) -> String {
     cut
 }
 
+/// As much of a quoted name is shown at its beginning and at its end where that leaves room for what is said about it.
+const NAME_ENDS: (usize, usize) = (24, 16);
+
+/// The same as [`line`], with long quoted names cut in their middle where the whole is too long: what is wrong with a file stands behind its name.
+pub fn line_with_names(text: &str, width: usize) -> String {
+    let flat = plain(text).replace(['\n', '\t'], " ");
+    if flat.chars().count() <= width {
+        return flat;
+    }
+    let (first, last) = NAME_ENDS;
+    let mut parts = flat.split('"').enumerate().peekable();
+    let mut out = String::new();
+    while let Some((at, part)) = parts.next() {
+        let letters: Vec<char> = part.chars().collect();
+        // Of an odd number of quotes the last one begins nothing.
+        if at % 2 == 1 && parts.peek().is_some() && letters.len() > first + last + 1 {
+            out.extend(letters.iter().take(first));
+            out.push('…');
+            out.extend(letters.iter().skip(letters.len() - last));
+        } else {
+            out.push_str(part);
+        }
+        if parts.peek().is_some() {
+            out.push('"');
+        }
+    }
+    line(&out, width)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +61,18 @@ mod tests {
         // Ends of ids, which share nothing but their alphabet.
         assert_eq!(nearest("7dc39828", ["04204fd2", "7dc39827"]), Some("7dc39827"));
         assert_eq!(nearest("7dc39828", ["04204fd2", "b03ee109"]), None);
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_what_is_wrong_with_it() {
+        let name = format!("work_products/{}.md", "y".repeat(300));
+        let said = line_with_names(&format!("could not follow {name:?}: File name too long (os error 36)"), 120);
+        assert!(said.contains("\"work_products/yyyyyyyyyy…") && said.ends_with("(os error 36)"), "{said}");
+        assert_eq!(line_with_names("it is \"short\"", 120), "it is \"short\"");
+        let words = "word ".repeat(60);
+        assert_eq!(line_with_names(&words, 40), line(&words, 40), "where no name is long, it is cut as ever");
+        let open = format!("said \"{}", "z".repeat(200));
+        assert_eq!(line_with_names(&open, 40), line(&open, 40));
     }
 
     #[test]

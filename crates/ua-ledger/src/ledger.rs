@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::Span;
 use ua_core::{
     CallEvent, CallId, CallStatus, Env, OnUnknown, Outcome, PriceTable, Resolution, RunId, RunStatus, Sha256,
-    SideEffectClass, Steps, Time, Timestamp, Trace,
+    ShortNames, SideEffectClass, Steps, Time, Timestamp, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, Lost, NewRun,
@@ -789,7 +789,11 @@ impl Ledger {
     }
 
     pub(crate) async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
-        let mut new = question(&self.env, (call, self.calls_of), why, |facts| self.rules().binding(call, facts));
+        // Which of two servers has it is what a person has to see, where both offer a tool of that name.
+        let there = self.rules().definitions.into_iter().flatten().map(|(raw, _)| raw.as_str());
+        let names = ShortNames::among(there.chain([call.name.raw.as_str()]));
+        let mut new =
+            question(&self.env, &names, (call, self.calls_of), why, |facts| self.rules().binding(call, facts));
         if matches!(why, Why::Send { .. })
             && let Some(before) = self.let_go_in_vain(call).await?
         {

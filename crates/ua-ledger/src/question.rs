@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use ua_core::{
-    CallId, CallPolicy, CallStatus, Env, FieldKind, PossibleEffect, QuestionId, QuestionText, Timestamp, default_of,
-    fields, is_by_address, look_alikes_in, missing, on_one_line,
+    CallId, CallPolicy, CallStatus, Env, FieldKind, PossibleEffect, QuestionId, QuestionText, ShortNames, Timestamp,
+    default_of, fields, is_by_address, look_alikes_in, missing, on_one_line,
 };
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord, Trace, rules};
 
@@ -286,23 +286,24 @@ impl Reason<'_> {
     }
 }
 
-/// The question. `bind` says what a word that lets the call run is bound to.
+/// The question. `names` says how tools are called in short, and `bind` what a word that lets the call run is bound to.
 pub(crate) fn question(
     env: &Env,
+    names: &ShortNames,
     (call, calls_of): (&CallRecord, CallsOf),
     why: &Why<'_>,
     bind: impl Fn(&Facts) -> Value,
 ) -> NewQuestion {
-    let tool = &call.name.tool;
+    let tool = names.of(&call.name);
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
         Why::Unknown { attempt, sends, against, because, facts, others, look_after, beside, late } => {
             let text = match attempt.and_then(LostCall::of) {
                 Some(lost) if because.is_empty() => lost.asked(tool),
                 Some(lost) => format!("{} It is asked because {because}.", lost.asked(tool)),
-                None => match said_to_be_done(call, *attempt, sends.attempts()) {
+                None => match said_to_be_done(tool, *attempt, sends.attempts()) {
                     Some(done) => format!("{done} ({because})."),
-                    None => format!("{} ({because}).", sent_and_lost(call, *attempt)),
+                    None => format!("{} ({because}).", sent_and_lost((call, tool), *attempt)),
                 },
             };
             let text = text + &sends.in_words(&call.policy);
@@ -320,8 +321,8 @@ pub(crate) fn question(
             let lost = sends.attempts().iter().rev().find_map(LostCall::of);
             let text = match (attempt.and_then(LostCall::of), lost) {
                 (Some(lost), _) => lost.asked(tool),
-                (None, Some(lost)) => format!("{}; {}.", sent_and_lost(call, attempt), lost.in_words()),
-                (None, None) => format!("{}.", sent_and_lost(call, attempt)),
+                (None, Some(lost)) => format!("{}; {}.", sent_and_lost((call, tool), attempt), lost.in_words()),
+                (None, None) => format!("{}.", sent_and_lost((call, tool), attempt)),
             };
             let text = format!(
                 "{text}{} {} without it and does not repeat it until you answer.",
@@ -436,14 +437,14 @@ pub(crate) fn question(
 }
 
 /// Whether it happened, and which attempt nobody knows the end of; without a full stop.
-fn sent_and_lost(call: &CallRecord, attempt: Option<&AttemptRecord>) -> String {
+fn sent_and_lost((call, tool): (&CallRecord, &str), attempt: Option<&AttemptRecord>) -> String {
     let sent = attempt.map_or_else(String::new, |attempt| format!(" at {}", attempt.started_at));
     let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
-    format!("Did `{}` happen? Attempt {number} was sent{sent} and its outcome is not known", call.name.tool)
+    format!("Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known")
 }
 
 /// The same of an attempt that effects.log says succeeded, which is an answer; without a full stop.
-fn said_to_be_done(call: &CallRecord, asked: Option<&AttemptRecord>, attempts: &[AttemptRecord]) -> Option<String> {
+fn said_to_be_done(tool: &str, asked: Option<&AttemptRecord>, attempts: &[AttemptRecord]) -> Option<String> {
     let succeeded = format!("{}: {}", rules::RECALLED, CallStatus::Succeeded);
     let is_done = |attempt: &&AttemptRecord| {
         let said = attempt.detail.as_deref().and_then(|detail| detail.strip_prefix(succeeded.as_str()));
@@ -454,9 +455,8 @@ fn said_to_be_done(call: &CallRecord, asked: Option<&AttemptRecord>, attempts: &
     let number = rules::learnt_of_another(done).unwrap_or(done.attempt);
     let sent = attempts.iter().find(|attempt| attempt.attempt == number).unwrap_or(done).started_at;
     Some(format!(
-        "Did `{}` happen? effects.log says that it did: attempt {number} was sent at {sent} and succeeded, and this database does not have its answer, \
-         since an older copy of it was put back. The answer is that it happened, unless it was undone since",
-        call.name.tool
+        "Did `{tool}` happen? effects.log says that it did: attempt {number} was sent at {sent} and succeeded, and this database does not have its answer, \
+         since an older copy of it was put back. The answer is that it happened, unless it was undone since"
     ))
 }
 
@@ -858,18 +858,47 @@ mod tests {
         let live = Why::Elicitation { name: "ask", params: &params, round: 1, is_live: true, others: Vec::new() };
         let env = Env::simulated(1);
         for why in [unknown(), send, Why::WentOn { sends: Sends::of(&[]) }, live] {
-            let text = question(&env, (&asked, CallsOf::Session), &why, |_| json!({})).text;
+            let text = question(&env, &ShortNames::default(), (&asked, CallsOf::Session), &why, |_| json!({})).text;
             let text = String::from(text).replace("run_2", "").replace("May `order` run?", "");
             for word in ["job", ", turn", "the run", "resume", "failed_reported"] {
                 assert!(!text.contains(word), "{word:?}: {text}");
             }
         }
-        let text = String::from(question(&env, (&asked, CallsOf::Session), &unknown(), |_| json!({})).text);
+        let text = String::from(
+            question(&env, &ShortNames::default(), (&asked, CallsOf::Session), &unknown(), |_| json!({})).text,
+        );
         let since = format!(
             "call call_2 of session run_2 (failed, asked for at {}), and 2 earlier ones like it",
             samples::at(1)
         );
         assert!(text.contains(&since), "{text}");
+    }
+
+    /// Which of two servers would do it is what a person decides about.
+    #[test]
+    fn a_tool_that_two_servers_offer_is_asked_about_with_its_server() {
+        let ours = ToolName::qualified(ToolNamespace::Local, "ua", "send_email");
+        let theirs = ToolName::qualified(ToolNamespace::Mcp, "mail", "send_email");
+        let asked = call(theirs.clone(), json!({}));
+        let facts = Facts::default();
+        let send = Why::Send {
+            facts: &facts,
+            first: Reason::Approval,
+            more: Vec::new(),
+            changed: Vec::new(),
+            earlier: None,
+            beside: None,
+            late: &[],
+            lost: None,
+        };
+        let both = ShortNames::among([ours.raw.as_str(), theirs.raw.as_str()]);
+        let alone = ShortNames::among([theirs.raw.as_str()]);
+        for (why, begins) in [(send, "May"), (Why::WentOn { sends: Sends::of(&[]) }, "Did")] {
+            for (names, tool) in [(&both, "mcp__mail__send_email"), (&alone, "send_email")] {
+                let text = question(&Env::simulated(1), names, (&asked, CallsOf::Job), &why, |_| Value::Null).text;
+                assert!(text.as_str().starts_with(&format!("{begins} `{tool}` ")), "{text:?}");
+            }
+        }
     }
 
     /// The value with each of its names and texts in turn followed by `words`.
@@ -940,12 +969,27 @@ mod tests {
             let mut texts = Vec::new();
             for params in with_each_followed(&form, &words).iter().chain(&with_each_followed(&page, &words)) {
                 let why = Why::Elicitation { name: "n", params, round: 1, is_live: false, others: Vec::new() };
-                texts.push(question(&env, (&call(send.clone(), json!({})), CallsOf::Job), &why, |_| Value::Null).text);
+                texts.push(
+                    question(
+                        &env,
+                        &ShortNames::default(),
+                        (&call(send.clone(), json!({})), CallsOf::Job),
+                        &why,
+                        |_| Value::Null,
+                    )
+                    .text,
+                );
             }
             for arguments in with_each_followed(&asked, &words) {
                 texts.push(
-                    question(&env, (&call(ask_user.clone(), arguments), CallsOf::Job), &Why::AskUser, |_| Value::Null)
-                        .text,
+                    question(
+                        &env,
+                        &ShortNames::default(),
+                        (&call(ask_user.clone(), arguments), CallsOf::Job),
+                        &Why::AskUser,
+                        |_| Value::Null,
+                    )
+                    .text,
                 );
             }
             for arguments in with_each_followed(&mail, &words) {
@@ -969,8 +1013,14 @@ mod tests {
                         lost: None,
                     };
                     texts.push(
-                        question(&env, (&call(send.clone(), arguments.clone()), CallsOf::Job), &why, |_| Value::Null)
-                            .text,
+                        question(
+                            &env,
+                            &ShortNames::default(),
+                            (&call(send.clone(), arguments.clone()), CallsOf::Job),
+                            &why,
+                            |_| Value::Null,
+                        )
+                        .text,
                     );
                 }
             }
@@ -995,7 +1045,9 @@ mod tests {
         let params = json!({"message": "Which?", "requestedSchema": {"type": "object", "properties": {"size": size}}});
         let why = Why::Elicitation { name: "n", params: &params, round: 1, is_live: false, others: Vec::new() };
         let order = call(ToolName::qualified(ToolNamespace::Mcp, "shop", "order"), json!({}));
-        let text = String::from(question(&Env::simulated(1), (&order, CallsOf::Job), &why, |_| Value::Null).text);
+        let text = String::from(
+            question(&Env::simulated(1), &ShortNames::default(), (&order, CallsOf::Job), &why, |_| Value::Null).text,
+        );
         assert!(sizes.iter().all(|size| text.contains(size.as_str())) && text.contains("word word"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() < 1_400), "{text}");
     }

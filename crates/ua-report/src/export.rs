@@ -11,7 +11,7 @@ use ua_store::{ArrivalRecord, EventRecord, RunRecord, RunRecords, is_gateway};
 use ua_evidence::EvidenceReport;
 use ua_evidence::artifact::Artifact;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{Commands, Life, Standing, lives_beside};
+use ua_resume::{Commands, Life, NextStep, Standing, lives_beside};
 
 /// The version of the document; raised when a field goes or changes its meaning, not when one is added.
 const VERSION: u32 = 1;
@@ -34,6 +34,8 @@ pub struct RunExport<'a> {
     pub arrivals: &'a [ArrivalRecord],
     /// Where it stands, as people are told it.
     pub standing: Standing,
+    /// How it gets further, where it has not ended.
+    pub next: NextStep,
     /// What makes the commands in its pages complete.
     pub commands: &'a Commands,
     /// When this was written.
@@ -152,6 +154,7 @@ mod tests {
             arrivals: &[],
             blobs: &BTreeMap::new(),
             standing: Standing::Stored(RunStatus::Succeeded, None),
+            next: NextStep::of(&story.records.run),
             commands: &Commands::default(),
             written_at: story.records.run.updated_at,
             program: "ua 0",

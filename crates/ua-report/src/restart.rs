@@ -23,6 +23,8 @@ pub struct RestartPlace<'a> {
     pub standing: &'a dyn Fn(&RunRecord) -> Standing,
     /// Where a run stands in the queue, if it is there.
     pub in_queue: &'a dyn Fn(&RunRecord) -> Option<QueueState>,
+    /// Whether `effects.log` knows more of a run than the database, so that nobody resumes it before a person has accepted that.
+    pub is_held: &'a dyn Fn(&RunRecord) -> bool,
     /// The workspace file with this name, without `.md`, of a run: the resume packet and the completion file.
     pub files: &'a dyn Fn(&RunRecord) -> [String; 2],
     /// Whether a file is there: none is named before it is.
@@ -111,6 +113,12 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         return;
     }
     let in_queue = (place.in_queue)(run);
+    if (place.is_held)(run) {
+        let next = NextStep::held(run);
+        page.block(next.introduction());
+        page.block(&format!("    {}", next.by()));
+        return;
+    }
     let next = if in_queue.is_some() { NextStep::of_queued(run) } else { NextStep::of(run) };
     let Some(command) = next.command() else {
         page.block("Start the program again that started it: it resumes the run.");
@@ -173,6 +181,7 @@ mod tests {
                     "parked" => Some(QueueState::Parked),
                     _ => None,
                 },
+                is_held: &|run| run.run_id.as_str() == "held",
                 files: &files,
                 is_there: &|file| !file.contains("job_completion_dead"),
                 has_more,
@@ -221,6 +230,15 @@ mod tests {
         one.stop_reason = Some(RunStop::UnknownModel);
         let text = page(&[one], "", false);
         assert!(text.contains("    ua fork typo --model MODEL --root /srv") && !text.contains("ua resume"), "{text}");
+    }
+
+    /// Nobody is sent to a resume that is refused.
+    #[test]
+    fn a_run_of_an_older_copy_of_the_database_is_accepted_first() {
+        for status in [RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped] {
+            let text = page(&[run("held", status)], "", false);
+            assert!(text.contains("    ua db accept held --root /srv") && !text.contains("ua resume"), "{text}");
+        }
     }
 
     /// Nobody is sent to take a run from the worker that goes on with it.

@@ -22,6 +22,8 @@ enum Needs {
     },
     /// Nothing: a person said that it is to end, and whoever resumes it ends it.
     End,
+    /// That a person accepts what is known beside the database and not in it: nobody resumes the run before.
+    Acceptance,
 }
 
 /// Who resumes a run that a program started with the library: nobody else has its model and its tools.
@@ -77,7 +79,7 @@ impl NextStep {
                 let flag = other_model.map_or_else(|| "--model MODEL".to_owned(), |model| model.flag());
                 format!("ua fork {id} {flag}")
             }
-            Needs::Nothing | Needs::Correction | Needs::End => {
+            Needs::Nothing | Needs::Correction | Needs::End | Needs::Acceptance => {
                 format!("ua resume {id}{}", flags.map_or_else(String::new, |flags| format!(" {flags}")))
             }
         };
@@ -100,6 +102,19 @@ impl NextStep {
             }
             None => next,
         }
+    }
+
+    /// The same of a run of a database that went back in time: `effects.log` knows more of it, or of its family, than the database. Every resume
+    /// is refused, a program's and a worker's too, before somebody looked and accepted it.
+    #[must_use]
+    pub fn held(run: &RunRecord) -> Self {
+        let id = works_for(run).unwrap_or(&run.run_id);
+        Self { command: Some(format!("ua db accept {id}")), needs: Needs::Acceptance, lifts: true, ..Self::of(run) }
+    }
+
+    /// Whether it is the step of a run that is [held](NextStep::held).
+    pub fn is_held(&self) -> bool {
+        self.needs == Needs::Acceptance
     }
 
     /// Whether the command may be given wherever the queue is seen, since it only says what a worker goes by.
@@ -143,7 +158,7 @@ impl NextStep {
 
     /// Whether resuming it gets the run further, at once or when something outside is corrected.
     pub fn is_resume(&self) -> bool {
-        !matches!(self.needs, Needs::AnotherModel { .. })
+        !matches!(self.needs, Needs::AnotherModel { .. } | Needs::Acceptance)
     }
 
     /// What stands in front of the command where a run is shown with labels.
@@ -153,6 +168,7 @@ impl NextStep {
             Needs::Correction => "Once corrected",
             Needs::AnotherModel { .. } => "Continue with",
             Needs::End => "End it with",
+            Needs::Acceptance => "Accept it with",
         }
     }
 
@@ -161,6 +177,10 @@ impl NextStep {
         match self.needs {
             Needs::Nothing => "Resume it with:",
             Needs::End => "A person said that it is to end. End it with:",
+            Needs::Acceptance => {
+                "effects.log knows more of it than the database, which is an older copy, so nobody resumes it. Find out what became of that \
+                 (`ua db check` lists it), then accept it with:"
+            }
             Needs::Correction => "A resume alone comes to the same. Once what stopped it is corrected, resume it with:",
             Needs::AnotherModel { is_named: true } => {
                 "Its provider knows no model of its name, and a run keeps its model. Continue with another model, in another run:"
@@ -178,6 +198,9 @@ impl NextStep {
             Needs::Nothing if self.is_left_to_a_worker => "has a worker continue it",
             Needs::Nothing => "finishes it",
             Needs::End => "ends it",
+            Needs::Acceptance => {
+                "lets it be resumed, once you have found out what became of what effects.log knows and the database does not (`ua db check`)"
+            }
             Needs::Correction => "finishes it once what stopped it is corrected",
             Needs::AnotherModel { is_named: true } => "continues it with another model, since a run keeps its own",
             Needs::AnotherModel { is_named: false } => {
@@ -216,6 +239,23 @@ mod tests {
         let step = NextStep::of(&run);
         assert_eq!((step.command(), step.by(), step.who().as_str()), (None, THE_CLIENT, THE_CLIENT));
         assert_eq!(NextStep::who_resumes(&run.run_id, &run.run_mode), THE_CLIENT);
+    }
+
+    /// Nobody is sent to a resume that is refused for what `effects.log` knows, whoever resumes the run otherwise.
+    #[test]
+    fn a_run_of_an_older_copy_of_its_database_is_accepted_first() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        for status in [RunStatus::Running, RunStatus::Stopped, RunStatus::WaitingForHuman] {
+            story.records.run.status = status;
+            for entrypoint in [Audience::LIBRARY.to_owned(), story.records.run.entrypoint.clone()] {
+                let run = RunRecord { entrypoint, ..story.records.run.clone() };
+                let step = NextStep::held(&run);
+                assert_eq!(step.command(), Some(format!("ua db accept {}", run.run_id).as_str()));
+                assert!(step.is_held() && !step.is_resume() && !step.is_to_be_tried_again());
+                assert!(step.introduction().contains("`ua db check`") && step.does().contains("`ua db check`"));
+                assert!(!NextStep::of(&run).is_held());
+            }
+        }
     }
 
     /// What a worker can go by leaves the run to it; what only a driving process can decide does not.

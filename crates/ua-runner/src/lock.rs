@@ -14,7 +14,7 @@ use ua_files::Folder;
 use ua_store::{EndedAtOnce, EndedBy, OwnerStamp};
 
 /// The most that is read of what a lock file says about its holder.
-const MAX_STAMP_BYTES: u64 = 64 * 1024;
+pub(crate) const MAX_STAMP_BYTES: u64 = 64 * 1024;
 
 /// How long a lock is waited for that nobody who lives is said to hold. Between fork and exec a child has its parent's lock, and on a busy
 /// machine it takes its time.

@@ -11,10 +11,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use ua_core::{Env, RunId};
+use ua_files::Folder;
 use ua_store::OwnerStamp;
 
 use crate::host::process_is_alive;
-use crate::lock::{LockError, RunLock};
+use crate::lock::{LockError, MAX_STAMP_BYTES, RunLock};
 
 /// How long the process may take to end by itself; it lets calls with an effect finish meanwhile.
 const GRACE: Duration = Duration::from_secs(12);
@@ -56,14 +57,40 @@ impl RunLock {
             Err(LockError::Held { owner: Some(holder), .. }) => holder,
             other => return other,
         };
+        note_taker(dir, run, owner);
         end(&holder, env, told).await;
         let until = env.now().plus(SETTLE);
-        loop {
+        let taken = loop {
             match Self::take(dir, run, owner) {
                 Err(LockError::Held { .. }) if env.now() < until => env.clock.sleep(PAUSE).await,
-                other => return other,
+                other => break other,
             }
+        };
+        if let Ok(folder) = Folder::open_itself(dir) {
+            folder.remove(note_of(run)).ok();
         }
+        taken
+    }
+
+    /// The other process that is taking `run` over from the one that drives it, as far as it can be told: to whoever is asked to end a signal says
+    /// nothing of that.
+    pub fn taker(dir: &Path, run: &RunId) -> Option<OwnerStamp> {
+        let note = Folder::open_itself(dir).and_then(|folder| folder.read(note_of(run), MAX_STAMP_BYTES)).ok()?;
+        let taker: OwnerStamp = serde_json::from_slice(&note).ok()?;
+        (process_is_alive(&taker) && taker.pid != std::process::id()).then_some(taker)
+    }
+}
+
+/// The file, beside the lock, in which a process says that it takes the run over.
+fn note_of(run: &RunId) -> String {
+    format!("{run}.taker")
+}
+
+/// Notes that this process takes the run over. Nothing depends on it: without it the other process says what it says of any signal.
+fn note_taker(dir: &Path, run: &RunId, taker: &OwnerStamp) {
+    let stamp = serde_json::to_vec(taker).unwrap_or_default();
+    if let Err(error) = Folder::open_itself(dir).and_then(|folder| folder.replace(note_of(run), &stamp)) {
+        tracing::debug!(%error, "it was not noted who takes the run over");
     }
 }
 
@@ -121,6 +148,24 @@ mod tests {
         assert_eq!(is_there_to_hear(&process, Signal::TERM), Ok(true));
         child.wait().unwrap();
         assert_eq!(is_there_to_hear(&process, Signal::KILL), Ok(false));
+    }
+
+    #[test]
+    fn who_is_asked_to_end_can_say_who_takes_the_run_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, run) = (folder.path(), RunId::parse("r").unwrap());
+        let own = crate::host::owner_stamp(Trace::new(&ua_core::system::env()));
+        assert_eq!(RunLock::taker(dir, &run), None);
+        note_taker(dir, &run, &own);
+        assert_eq!(RunLock::taker(dir, &run), None, "it is this process itself");
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let start_ticks = crate::host::start_ticks(child.id()).unwrap();
+        let other = OwnerStamp { pid: child.id(), start_ticks, ..own };
+        note_taker(dir, &run, &other);
+        assert_eq!(RunLock::taker(dir, &run), Some(other));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(RunLock::taker(dir, &run), None, "it was killed before it took the run");
     }
 
     #[tokio::test]

@@ -6,16 +6,17 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use ua_host::launch::LaunchOptions;
 
+use crate::args::not_empty;
 use crate::complete;
 
 /// How a run is started.
 #[derive(Debug, Args, Default)]
 pub struct LaunchArgs {
     /// Model provider: anthropic, openai, openai-chat, claude-code, scripted or replay [default: the job's, else anthropic]
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::providers))]
+    #[arg(long, value_parser = not_empty(), value_name = "NAME", add = ArgValueCompleter::new(complete::providers))]
     pub provider: Option<String>,
     /// The provider's name of the model [default: the job's, else ANTHROPIC_MODEL or OPENAI_MODEL]
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::models))]
+    #[arg(long, value_parser = not_empty(), value_name = "NAME", add = ArgValueCompleter::new(complete::models))]
     pub model: Option<String>,
     /// File with an `mcpServers` object [default: .mcp.json if there is one]
     #[arg(long, value_name = "FILE")]

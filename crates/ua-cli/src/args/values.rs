@@ -1,6 +1,12 @@
 //! Values that several commands read.
 
+use clap::builder::NonEmptyStringValueParser;
 use ua_store::ConcurrencyKey;
+
+/// Reads any text but an empty one, which in a script is a variable that is not set: what it stood for would be left out in silence, or sent as it is.
+pub(crate) fn not_empty() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
+}
 
 /// Reads `30d`, `12h`, `90m` or `10s`.
 pub(crate) fn parse_span(text: &str) -> Result<std::time::Duration, String> {

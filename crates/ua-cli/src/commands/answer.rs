@@ -14,7 +14,7 @@ use ua_resume::answers::{chosen, words};
 use ua_store::{Answer, AnswerRecord, Choice, QuestionKind, QuestionRecord, RunQuery, Store as _};
 
 use super::summary::{FOREIGN, ids_of, question_text};
-use crate::args::parse_ago;
+use crate::args::{not_empty, parse_ago};
 use crate::error::{HostError, OK};
 use crate::ids::shortened;
 use crate::output::{foreign_to, line, plain, print, print_exactly, print_json};
@@ -37,7 +37,7 @@ Examples:
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
     /// Only this run and its sub-agents: an id, a unique prefix or suffix of one, or `last`
-    #[arg(long, add = ArgValueCompleter::new(complete::runs))]
+    #[arg(long, value_parser = not_empty(), add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Show the arguments of each call in full, one field per line
     #[arg(long)]
@@ -78,13 +78,13 @@ pub struct AnswerArgs {
     #[arg(value_parser = AnyChoice, add = ArgValueCompleter::new(complete::answers))]
     pub choice: Option<String>,
     /// With `happened`: the provider's id of what happened
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_parser = not_empty(), value_name = "ID")]
     pub proof: Option<String>,
     /// What the model is told: the answer to its question, or a remark beside another answer
-    #[arg(long)]
+    #[arg(long, value_parser = not_empty())]
     pub text: Option<String>,
     /// With `accept`: the values that a tool asks for, as a JSON object; fields left out take their default
-    #[arg(long, value_name = "OBJECT", conflicts_with = "text")]
+    #[arg(long, value_parser = not_empty(), value_name = "OBJECT", conflicts_with = "text")]
     pub values: Option<String>,
 }
 

@@ -6,20 +6,22 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
-use ua_core::{CallId, CallStatus, CorrectedTo, Resolution, RunId, SideEffectClass, Timestamp};
+use ua_core::{CallId, CallStatus, CorrectedTo, Resolution, RunId, ShortNames, SideEffectClass, Timestamp, ToolName};
+use ua_dispatch::selectors::{Names, ToolWords};
 use ua_host::corrections::{self, NewCorrection, Taken};
 use ua_host::home::Home;
-use ua_host::{Host, questions};
+use ua_host::{Database, Host, questions};
 use ua_ledger::LateReplies as _;
 use ua_runner::LateFile;
 use ua_store::rules::{detail_in_words, learnt_of_another, said_beside, times_sent};
 use ua_store::{
-    Answer, CallQuery, CallRecord, Choice, GatewayStore as _, LateReply, LedgerStore, QuestionRecord, QuestionStatus,
-    QuestionsOf, RunStore, SessionsOf, Store, Trace, blobs_of, is_gateway, whole_reply, whole_text,
+    Answer, CallQuery, CallRecord, Choice, GatewayStore as _, Keep, LateReply, LedgerStore, QuestionRecord,
+    QuestionStatus, QuestionsOf, RunQuery, RunStore, SessionsOf, Store, Trace, blobs_of, is_gateway, whole_reply,
+    whole_text,
 };
 
 use super::probe::ProbeArgs;
-use crate::args::parse_ago;
+use crate::args::{not_empty, parse_ago};
 use crate::error::{FAILED, HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::output::{field, line, plain, print, print_exactly, print_json, print_table, tell};
@@ -68,7 +70,7 @@ Examples:
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only this run and its sub-agents: an id, a unique prefix or suffix of one, or `last`
-    #[arg(long, add = ArgValueCompleter::new(complete::runs))]
+    #[arg(long, value_parser = not_empty(), add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Only calls that were sent, or asked for and never sent, within this time: a number and d, h, m or s, for example 7d
     #[arg(long, value_name = "TIME", value_parser = parse_ago)]
@@ -77,8 +79,8 @@ pub struct ListArgs {
     /// or not repeated
     #[arg(long)]
     pub effects: bool,
-    /// Only calls of this tool: its name, with or without its server; may be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Only calls of this tool: its name, with or without its server, or a pattern with * and ?; may be repeated
+    #[arg(long, value_parser = not_empty(), value_name = "NAME", add = ArgValueCompleter::new(complete::tools))]
     pub tool: Vec<String>,
     /// Only calls that were sent and whose outcome is unknown, including skipped ones
     #[arg(long)]
@@ -90,13 +92,11 @@ pub struct ListArgs {
 
 impl ListArgs {
     /// Whether a call is among those that are asked for, as far as its record says. `now` is when it is asked.
-    fn has(&self, call: &CallRecord, now: Timestamp) -> bool {
-        let is_of_tool =
-            || self.tool.iter().any(|tool| [&call.name.tool, &call.name.raw].into_iter().any(|name| name == tool));
+    fn has(&self, call: &CallRecord, tools: &ToolWords, now: Timestamp) -> bool {
         // What was sent within that time was changed within it as well.
         self.since.is_none_or(|span| call.updated_at >= now.minus(span))
             && (!self.effects || (call.policy.class == SideEffectClass::External && call.attempt > 0))
-            && (self.tool.is_empty() || is_of_tool())
+            && (self.tool.is_empty() || tools.select(&call.name))
     }
 }
 
@@ -134,10 +134,10 @@ pub struct ResolveArgs {
     #[arg(long = "as", group = "choice", value_name = "WHAT", requires = "reason")]
     pub as_it_was: Option<WhatItWas>,
     /// With --as: how you know; it is kept with the call and told to the model
-    #[arg(long, value_name = "TEXT", requires = "as_it_was")]
+    #[arg(long, value_parser = not_empty(), value_name = "TEXT", requires = "as_it_was")]
     pub reason: Option<String>,
     /// With --happened and --as happened: the provider's id of what happened
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_parser = not_empty(), value_name = "ID")]
     pub proof: Option<String>,
     /// With --as: do not ask for confirmation
     #[arg(long, requires = "as_it_was")]
@@ -231,8 +231,10 @@ async fn listed(home: &Home, args: &ListArgs) -> Result<Listed, HostError> {
         (calls, store.sessions_of(SessionsOf::Newest(u32::MAX)).await.map_err(|e| fail(&e))?)
     };
     let sessions = sessions.into_iter().map(|session| (session.run_id, session.project)).collect();
+    let tools = tools_of(&args.tool)?;
+    refuse_unknown_tools(&store, &args.tool, &calls).await?;
     let now = ua_core::system::env().now();
-    calls.retain(|call| args.has(call, now) && (!args.unknown || is_doubt(home, call)));
+    calls.retain(|call| args.has(call, &tools, now) && (!args.unknown || is_doubt(home, call)));
     let mut listed = Listed { calls: Vec::new(), sessions, sent: BTreeMap::new() };
     // What became known of an attempt later is no send of its own.
     let is_send = |attempt: &&ua_store::AttemptRecord| learnt_of_another(attempt).is_none();
@@ -245,6 +247,55 @@ async fn listed(home: &Home, args: &ListArgs) -> Result<Listed, HostError> {
     calls.retain(|call| args.since.is_none_or(|span| listed.when(call) >= now.minus(span)));
     listed.calls = calls;
     Ok(listed)
+}
+
+fn tools_of(words: &[String]) -> Result<ToolWords, HostError> {
+    ToolWords::of(words).map_err(|(word, why)| {
+        HostError::usage(format!("`{}` is neither the name of a tool nor a pattern: {why}", line(&word, 100)))
+    })
+}
+
+/// How many runs are looked at for the tools that they had.
+const RUNS_LOOKED_AT: u32 = 200;
+
+/// Refuses words that are the name of no tool which any call or run here has: a list that is empty for a slip reads as if nothing had been sent.
+/// `calls` are those of the runs that are asked about.
+async fn refuse_unknown_tools(store: &Database, words: &[String], calls: &[CallRecord]) -> Result<(), HostError> {
+    let mut unseen = Vec::new();
+    for word in words {
+        let alone = tools_of(std::slice::from_ref(word))?;
+        if !calls.iter().any(|call| alone.select(&call.name)) {
+            unseen.push(word);
+        }
+    }
+    if unseen.is_empty() {
+        return Ok(());
+    }
+    let fail = |error: &ua_store::StoreError| HostError::store("look for the tools that runs had", error);
+    let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
+    let called = store.find_calls(&all).await.map_err(|e| fail(&e))?;
+    let mut known: Vec<String> = called.into_iter().map(|call| call.name.raw).collect();
+    known.extend(complete::own_tools().into_iter().map(|tool| format!("mcp__ua__{tool}")));
+    known.extend([ToolName::ask_user().raw, ToolName::task().raw]);
+    let newest = RunQuery { limit: RUNS_LOOKED_AT, ..RunQuery::default() };
+    let few = Keep { turns: 1, calls: 1, bytes: 0 };
+    for run in store.find_runs(&newest).await.map_err(|e| fail(&e))? {
+        let records = store.load_standing(&run.run_id, few).await.map_err(|e| fail(&e))?;
+        // What its steps were offered, called or not. A step that cannot be read says nothing.
+        let offered = records.steps.iter().filter_map(|step| ua_runner::effective_pins(&records, step).ok());
+        known.extend(offered.flat_map(|pins| pins.tool_names()));
+    }
+    let names = Names::known(known);
+    match unseen.into_iter().find(|word| !names.has(word, false)) {
+        None => Ok(()),
+        Some(word) => {
+            let meant = names.nearest(word, &[]).map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
+            Err(HostError::usage(format!("no tool that was called or offered here is named `{}`", line(word, 100)))
+                .hint(format!(
+                    "{meant}`ua calls list` shows the calls of all, and `ua tools list` the tools that a job gets here"
+                )))
+        }
+    }
 }
 
 async fn list(host: &Host, args: &ListArgs) -> Result<u8, HostError> {
@@ -269,6 +320,8 @@ async fn list(host: &Host, args: &ListArgs) -> Result<u8, HostError> {
         their_runs.sort_unstable();
         their_runs.dedup();
         let runs = ShortIds::of(&their_runs.iter().copied());
+        // The server's column is the first to go where a terminal is narrow.
+        let names = ShortNames::among(calls.iter().map(|call| call.name.raw.as_str()));
         let row = |call: &CallRecord| {
             vec![
                 ids.get(call.call_id.as_str()).to_owned(),
@@ -280,7 +333,7 @@ async fn list(host: &Host, args: &ListArgs) -> Result<u8, HostError> {
                     format!("{}.{}", call.position.turn, call.position.ordinal)
                 },
                 call.name.server.clone(),
-                call.name.tool.clone(),
+                names.of(&call.name).to_owned(),
                 call.policy.class.to_string(),
                 if is_left(home, call) { LEFT.to_owned() } else { ua_resume::call_standing(call).to_owned() },
                 sent.get(&call.call_id).map_or(call.attempt, |(times, _)| *times).to_string(),
@@ -636,10 +689,12 @@ async fn question_about(store: &dyn Store, call: &CallRecord, choice: Choice) ->
         ua_resume::call_standing(call)
     ));
     if call.status == CallStatus::Running {
-        return Err(failure.hint(format!(
-            "its process has ended or is still running: {} finds out, and asks if it cannot",
-            ua_resume::NextStep::of(&run).who()
-        )));
+        let next = ua_host::restart::next_step(store, &run).await?;
+        return Err(failure.hint(if next.is_held() {
+            format!("{} {}", next.who(), next.does())
+        } else {
+            format!("its process has ended or is still running: {} finds out, and asks if it cannot", next.who())
+        }));
     }
     let outcome = match choice {
         Choice::Happened => Some(CorrectedTo::Happened),

@@ -14,7 +14,7 @@ use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, RunId, RunStatus, SideEffectClass, Trace};
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
-use ua_resume::{NextStep, Standing};
+use ua_resume::Standing;
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{
     CallRecord, Forgotten, GATEWAY_MODE, LedgerStore as _, PastStore as _, RunDeletion, RunHead, RunQuery, RunRecord,
@@ -302,7 +302,8 @@ async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> 
              it with its open questions"
         )));
     }
-    let (next, stands) = (NextStep::of(run), ua_host::standing::standing(home, store, run).await?);
+    let next = ua_host::restart::next_step(store, run).await?;
+    let stands = ua_host::standing::standing(home, store, run).await?;
     let who = match (store.elsewhere(id).await?, next.command()) {
         (Some(place), Some(command)) => {
             let (command, where_to) = place.command(command, &ua_host::fleet::place_of(home)?.1);

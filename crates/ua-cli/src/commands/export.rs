@@ -20,7 +20,7 @@ use ua_host::home::Home;
 use ua_host::placed::refuse_leading_out;
 use ua_host::standing::standing;
 use ua_report::{CompletionSummary, RunExport};
-use ua_resume::{Commands, Handoff, ResumePacket, Standing};
+use ua_resume::{Commands, Handoff, NextStep, ResumePacket, Standing};
 use ua_runner::Workspace;
 use ua_store::{
     ArrivalRecord, ArrivalsOf, Blob, EventRecord, GatewayStore as _, LedgerStore, RunRecord, RunRecords, RunStore,
@@ -123,6 +123,9 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> 
     Ok(OK)
 }
 
+/// How a person says where a page goes that has no workspace to go to: with `--html`, --out names a file as well.
+const NAMED_PAGE: &str = "name the file of the page: `--html FILE`";
+
 /// Everything an export is made of.
 struct ExportData {
     records: RunRecords,
@@ -140,6 +143,7 @@ struct ExportData {
     evidence: Option<EvidenceReport>,
     blobs: BTreeMap<BlobId, String>,
     standing: Standing,
+    next: NextStep,
     written_at: Timestamp,
     /// What its sub-agents came to, by file.
     outputs: Vec<(String, String)>,
@@ -223,6 +227,7 @@ impl ExportData {
             evidence: None,
             blobs: BTreeMap::new(),
             standing: standing(home, store, run).await?,
+            next: ua_host::restart::next_step(store, run).await?,
             written_at: ua_core::system::env().now(),
             outputs: Vec::new(),
             notes: Vec::new(),
@@ -294,6 +299,7 @@ impl ExportData {
             blobs: &self.blobs,
             arrivals: &self.arrivals,
             standing: self.standing.clone(),
+            next: self.next.clone(),
             commands: &self.commands,
             written_at: self.written_at,
             program: PROGRAM,
@@ -302,15 +308,19 @@ impl ExportData {
 
     /// The run's folder. Everything goes there unless a person says otherwise.
     fn folder(&self) -> Result<PathBuf, HostError> {
+        self.folder_or("name a folder for the files with --out DIR")
+    }
+
+    /// The same, of an export for which a person says it like this.
+    fn folder_or(&self, otherwise: &str) -> Result<PathBuf, HostError> {
         self.workspace.as_ref().map(|workspace| workspace.root().to_path_buf()).ok_or_else(|| {
             if is_gateway(&self.records.run) {
-                return HostError::usage("a gateway session has no folder of its own")
-                    .hint("name a file, or a folder with --out DIR");
+                return HostError::usage("a gateway session has no folder of its own").hint(otherwise);
             }
             let message = format!("the workspace {} {}", self.records.run.workspace_dir, self.unread.why);
             let is_gone = self.unread.helps.is_none();
             let error = if is_gone { HostError::usage(message) } else { HostError::storage(message) };
-            error.hint(self.unread.hint("name a folder for the files with --out DIR"))
+            error.hint(self.unread.hint(otherwise))
         })
     }
 }
@@ -346,7 +356,7 @@ fn html(home: &Home, gathered: &ExportData, file: Option<&Path>, out: Option<&Pa
         }
         (None, Some(out)) => file_in(out, PAGE_NAME),
         // Its own folder has it from the program, whatever was put in its place.
-        (None, None) => return written(&write_in(&gathered.folder()?, PAGE_NAME, &page)?),
+        (None, None) => return written(&write_in(&gathered.folder_or(NAMED_PAGE)?, PAGE_NAME, &page)?),
     };
     written(&write_file(home, &path, &page)?)
 }

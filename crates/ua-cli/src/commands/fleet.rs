@@ -24,7 +24,7 @@ use ua_store::{
 };
 
 use super::accept;
-use crate::args::{BudgetArgs, LaunchArgs, parse_concurrency, parse_span};
+use crate::args::{BudgetArgs, LaunchArgs, not_empty, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
 use crate::output::{field, json_line, line, print, print_json, print_on, print_table, say, tell};
@@ -60,13 +60,13 @@ pub struct SubmitArgs {
     #[arg(required_unless_present = "run", value_hint = clap::ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Queue this stored run instead of a job
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "job_key", "run_id", "again", "new"], add = ArgValueCompleter::new(complete::runs))]
+    #[arg(long, value_parser = not_empty(), value_name = "RUN", conflicts_with_all = ["file", "job_key", "run_id", "again", "new"], add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Name of the run [default: generated]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_parser = not_empty(), value_name = "ID")]
     pub run_id: Option<String>,
     /// The queue that it waits in
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(long, value_parser = not_empty(), value_name = "NAME", default_value = "default")]
     pub queue: String,
     /// Priority; smaller numbers are taken first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
@@ -81,10 +81,10 @@ pub struct SubmitArgs {
     #[arg(long, value_name = "KEY[:N]", value_parser = parse_concurrency)]
     pub concurrency_key: Option<ConcurrencyKey>,
     /// Runs of different keys take turns, however many of each are waiting
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_parser = not_empty(), value_name = "KEY")]
     pub fair_key: Option<String>,
     /// A name for this execution, not empty: there is one run for a key, even if it is submitted twice
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_parser = not_empty(), value_name = "KEY")]
     pub job_key: Option<String>,
     /// Run the job once more although the run of its job_key succeeded
     #[arg(long)]
@@ -113,7 +113,7 @@ returns its runs to the queue. A second one ends it at once; it says which calls
 a run stays on the machine that began it.")]
 pub struct WorkerArgs {
     /// Take runs from this queue only; may be repeated [default: all queues]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = not_empty(), value_name = "NAME")]
     pub queue: Vec<String>,
     /// Runs to work on at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -125,7 +125,7 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
     /// Name of the worker [default: generated]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = not_empty(), value_name = "NAME")]
     pub name: Option<String>,
     /// Exit when no run is waiting that is due and can be driven here; with code 75 if a run is left that cannot
     #[arg(long)]
@@ -179,13 +179,13 @@ Examples:
         #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete::runs))]
         runs: Vec<String>,
         /// The queue
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_parser = not_empty(), value_name = "NAME")]
         queue: Option<String>,
         /// Priority; smaller numbers are taken first
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         priority: Option<i32>,
         /// Accept what changed since the runs were stored or started: servers, policy; both with a comma
-        #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
+        #[arg(long, value_parser = not_empty(), value_name = "COMPONENT", value_delimiter = ',')]
         accept: Vec<String>,
         /// What the runs may use from now on
         #[command(flatten)]

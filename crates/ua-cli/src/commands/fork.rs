@@ -11,7 +11,7 @@ use ua_host::{Host, People};
 use ua_runner::{FileFate, ForkPlan};
 use ua_store::RunRecord;
 
-use crate::args::{BudgetArgs, LaunchArgs};
+use crate::args::{BudgetArgs, LaunchArgs, not_empty};
 use crate::error::{HostError, OK, code_of_end};
 use crate::find;
 use crate::output::{plain, print, print_json, tell};
@@ -39,7 +39,7 @@ pub struct ForkArgs {
     /// The run to fork: a run id, a unique prefix or suffix of one, or `last`
     pub run: String,
     /// Name of the fork
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_parser = not_empty(), value_name = "ID")]
     pub run_id: Option<String>,
     /// What is different
     #[command(flatten)]

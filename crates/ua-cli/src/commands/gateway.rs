@@ -15,6 +15,7 @@ use ua_resume::{Commands, Standing};
 use ua_store::{ArrivalRecord, ArrivalsOf, GatewayStore as _, RunRecords, Store};
 
 use super::summary;
+use crate::args::not_empty;
 use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
@@ -90,23 +91,23 @@ pub struct GatewayArgs {
     #[command(subcommand)]
     pub command: Option<GatewayCommand>,
     /// The tool server's name in the client [default: that of its program]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = not_empty(), value_name = "NAME")]
     pub name: Option<String>,
     /// An environment variable to pass to the tool server; may be repeated
     // Names are a project's to choose, and one that is written as a flag is none.
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    #[arg(long, value_parser = not_empty(), value_name = "NAME", allow_hyphen_values = true)]
     pub env: Vec<String>,
     /// The project that the client works in [default: what the client says, else its folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_parser = not_empty(), value_name = "DIR")]
     pub project: Option<String>,
     /// Where the tool server is, if it is reached over HTTP and not started; needs --name
-    #[arg(long, value_name = "URL", requires = "name", conflicts_with = "old")]
+    #[arg(long, value_parser = not_empty(), value_name = "URL", requires = "name", conflicts_with = "old")]
     pub url: Option<String>,
     /// A header of every request there, as `Name: value`; ${NAME} stands for a variable of --env; may be repeated
-    #[arg(long, value_name = "HEADER", requires = "url", allow_hyphen_values = true)]
+    #[arg(long, value_parser = not_empty(), value_name = "HEADER", requires = "url", allow_hyphen_values = true)]
     pub header: Vec<String>,
     /// A header whose value is that of a variable, which no argument shows; may be repeated
-    #[arg(long, value_name = "HEADER=VARIABLE", requires = "url", allow_hyphen_values = true)]
+    #[arg(long, value_parser = not_empty(), value_name = "HEADER=VARIABLE", requires = "url", allow_hyphen_values = true)]
     pub header_from: Vec<String>,
     /// All tool servers of servers.json in the gateway's folder as one, their tools named SERVER__TOOL: for a client with room for few
     #[arg(long, conflicts_with_all = ["url", "old"])]

@@ -12,7 +12,7 @@ use ua_host::resume::Changes;
 use ua_host::{Host, People, job, job_file, paths};
 
 use super::fork::ForkChanges;
-use crate::args::LaunchArgs;
+use crate::args::{LaunchArgs, not_empty};
 use crate::complete;
 use crate::error::{HostError, code_of_end};
 use crate::people::AtTerminal;
@@ -41,7 +41,7 @@ pub struct JobArgs {
     #[arg(long, conflicts_with_all = ["resume", "fork", "run_id"])]
     pub check: bool,
     /// Name of the run; one that exists is resumed if it was made of the same job
-    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(complete::runs))]
+    #[arg(long, value_parser = not_empty(), value_name = "ID", add = ArgValueCompleter::new(complete::runs))]
     pub run_id: Option<String>,
     /// Resume the run that --run-id names
     #[arg(long, requires = "run_id", conflicts_with = "file")]
@@ -78,7 +78,7 @@ pub struct HarnessArgs {
     #[arg(long, help_heading = HEADING, value_name = "N", conflicts_with_all = ["resume", "fork"], value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
     /// What the model has to say between `<promise>` tags when the job is done; counts only with evidence. Turns --harness on
-    #[arg(long, help_heading = HEADING, value_name = "TEXT", conflicts_with_all = ["resume", "fork"])]
+    #[arg(long, value_parser = not_empty(), help_heading = HEADING, value_name = "TEXT", conflicts_with_all = ["resume", "fork"])]
     pub completion_promise: Option<String>,
 }
 

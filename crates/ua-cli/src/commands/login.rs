@@ -9,6 +9,7 @@ use ua_host::Host;
 use ua_host::login::{self, LoginOptions};
 use ua_host::logins::LoginEntry;
 
+use crate::args::not_empty;
 use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json, print_table, tell};
 use crate::people::is_attended;
@@ -47,19 +48,19 @@ pub struct LoginArgs {
     #[arg(long, conflicts_with_all = ["server", "scope", "client_id", "client_metadata", "port"])]
     pub list: bool,
     /// The server's address, if no configuration names it: the one after `--url` in an entry of the gateway
-    #[arg(long, value_name = "URL", conflicts_with = "mcp_config")]
+    #[arg(long, value_parser = not_empty(), value_name = "URL", conflicts_with = "mcp_config")]
     pub url: Option<String>,
     /// The configuration that names the server [default: .mcp.json of the current folder]
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub mcp_config: Option<PathBuf>,
     /// Scopes to request in addition to those it has; separated by spaces, or the flag repeated
-    #[arg(long, value_name = "SCOPES")]
+    #[arg(long, value_parser = not_empty(), value_name = "SCOPES")]
     pub scope: Vec<String>,
     /// A client id that the authorization server gave you; its secret, if it has one, in UA_LOGIN_CLIENT_SECRET
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_parser = not_empty(), value_name = "ID")]
     pub client_id: Option<String>,
     /// The address of a client metadata document that names this machine's callback, for servers that support it
-    #[arg(long, value_name = "URL", conflicts_with = "client_id")]
+    #[arg(long, value_parser = not_empty(), value_name = "URL", conflicts_with = "client_id")]
     pub client_metadata: Option<String>,
     /// The port of the callback, if the authorization server knows only one [default: any free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]

@@ -7,6 +7,7 @@ use ua_core::{Money, Settings as JobSettings, TokenPrice};
 use ua_host::{Settings, models, pricing, providers};
 use ua_llm::{ModelFacts, ModelPrice, ModelTable};
 
+use crate::args::not_empty;
 use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json, print_table};
 use crate::view::{ModelPriceShown, ModelRow, ModelShown};
@@ -25,7 +26,7 @@ Entries of the user's models.toml (or UA_MODELS) override those of this version;
 run is charged is what your own price table says.")]
     List {
         /// Only those of this provider
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_parser = not_empty(), value_name = "NAME")]
         provider: Option<String>,
         /// As JSON
         #[arg(long)]
@@ -40,7 +41,7 @@ Examples:
         /// The provider's name of the model
         model: String,
         /// The provider [default: UA_PROVIDER, else anthropic]
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_parser = not_empty(), value_name = "NAME")]
         provider: Option<String>,
         /// As JSON
         #[arg(long)]

@@ -77,7 +77,10 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     };
     let then = match applied {
         Some(_) => questions::after_answer(host.home(), &store, &run.run_id).await?,
-        None => unchanged(&run, &call, &asked, question.as_ref(), args.apply),
+        None => {
+            let next = ua_host::restart::how_to_resume(&store, &run.run_id).await?;
+            unchanged((&run, &next), &call, &asked, question.as_ref(), args.apply)
+        }
     };
     ua_host::home::close(store);
     if args.json {
@@ -210,13 +213,12 @@ fn by_hand(call: &CallRecord, question: Option<&QuestionRecord>) -> String {
 
 /// What is next where nothing was changed.
 fn unchanged(
-    of: &RunRecord,
+    (of, next): (&RunRecord, &str),
     call: &CallRecord,
     asked: &Asked,
     question: Option<&QuestionRecord>,
     apply: bool,
 ) -> String {
-    let next = ua_resume::NextStep::of(of).who();
     match (question, choice(asked)) {
         (None, _) if of.status.is_terminal() => {
             format!("nothing was changed; the run has ended, and {} records it by hand", by_hand(call, None))

@@ -16,7 +16,7 @@ use ua_resume::Standing;
 use ua_store::{RunQuery, Store as _};
 
 use super::accept;
-use crate::args::BudgetArgs;
+use crate::args::{BudgetArgs, not_empty};
 use crate::error::{HostError, code_of_end};
 use crate::output::line;
 use crate::people::AtTerminal;
@@ -47,7 +47,7 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
     /// Resume with what changed: policy, tools, servers, pricing, blob-threshold; several with commas
-    #[arg(long, value_name = "COMPONENT", value_delimiter = ',', add = ArgValueCompleter::new(complete::components))]
+    #[arg(long, value_parser = not_empty(), value_name = "COMPONENT", value_delimiter = ',', add = ArgValueCompleter::new(complete::components))]
     pub accept: Vec<String>,
     /// Print nothing but errors, warnings and the final summary
     #[arg(long, short)]

@@ -20,7 +20,7 @@ use super::delete::DeleteArgs;
 use super::export::ExportArgs;
 use super::tail::TailArgs;
 use super::{cancel, gateway, pins, summary};
-use crate::args::parse_ago;
+use crate::args::{not_empty, parse_ago};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::output::{field, line, print, print_json, print_table};
@@ -86,7 +86,7 @@ so that `ua resume` finishes it.")]
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// Why; who cancelled it is kept with it
-        #[arg(long, default_value = "a person asked for it")]
+        #[arg(long, value_parser = not_empty(), default_value = "a person asked for it")]
         reason: String,
         /// Do not ask for confirmation
         #[arg(long, short)]
@@ -352,9 +352,13 @@ async fn show(host: &Host, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let mut records = records;
     records.questions.extend(ua_host::tree::questions_below(&store, &records).await?);
     let records = records;
-    let next_command = ua_host::restart::next_command_there(home, &store, &records.run).await?;
+    let (next, next_command) = ua_host::restart::next_command_there(home, &store, &records.run).await?;
     let waits = ua_host::waits::of_run(home, &store, &records.run).await;
-    summary::print_text(&next_command, &records, &standing)?;
+    summary::print_text((next.label(), &next_command), &records, &standing)?;
+    let workspace = std::path::Path::new(&records.run.workspace_dir);
+    if records.run.lease_epoch > 0 && ua_host::paths::is_missing(workspace) {
+        crate::output::tell(home.where_workspace_is(&records.run, workspace));
+    }
     let word = |status: CallStatus| {
         // Whether it was carried out is what a resume finds out.
         let is_in_flight = status == CallStatus::Running && standing.is_left();

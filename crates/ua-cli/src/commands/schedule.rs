@@ -16,7 +16,7 @@ use ua_store::{
     StoreError, WorkerRecord, fleet::LEASE, stored_name,
 };
 
-use crate::args::{LaunchArgs, parse_concurrency};
+use crate::args::{LaunchArgs, not_empty, parse_concurrency};
 use crate::error::{HostError, OK};
 use crate::ids::short;
 use crate::moment;
@@ -55,16 +55,16 @@ model are those of this command, its folder and its user, as for `ua submit`, wh
         /// The job file
         file: PathBuf,
         /// Minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly
-        #[arg(long, value_name = "CRON")]
+        #[arg(long, value_parser = not_empty(), value_name = "CRON")]
         cron: String,
         /// The time zone of --cron
-        #[arg(long, value_name = "NAME", default_value = "UTC")]
+        #[arg(long, value_parser = not_empty(), value_name = "NAME", default_value = "UTC")]
         time_zone: String,
         /// What to do about scheduled times that passed while no worker was running
         #[arg(long, value_enum, value_name = "WHICH", default_value = "last")]
         catch_up: CatchUpWord,
         /// The queue that its runs wait in
-        #[arg(long, value_name = "NAME", default_value = "default")]
+        #[arg(long, value_parser = not_empty(), value_name = "NAME", default_value = "default")]
         queue: String,
         /// Priority; smaller numbers are taken first
         #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
@@ -73,7 +73,7 @@ model are those of this command, its folder and its user, as for `ua submit`, wh
         #[arg(long, value_name = "KEY[:N]", value_parser = parse_concurrency)]
         concurrency_key: Option<ConcurrencyKey>,
         /// Runs of different keys take turns
-        #[arg(long, value_name = "KEY")]
+        #[arg(long, value_parser = not_empty(), value_name = "KEY")]
         fair_key: Option<String>,
         /// How to start it
         #[command(flatten)]

@@ -180,7 +180,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
         // Its client decides when a session of the gateway continues: nobody resumes it.
         let is_session = ua_store::is_gateway(&run);
         let resume_with =
-            if is_session { String::new() } else { ua_host::restart::next_command_there(home, &store, &run).await? };
+            if is_session { String::new() } else { ua_host::restart::next_command_there(home, &store, &run).await?.1 };
         let is_stopped = head.status == RunStatus::Stopped;
         let mut waits_for_a_resume = standing.waits_for_a_resume() && !is_session;
         let waits = ua_host::waits::of_run(home, &store, &run).await.map(|wait| wait.in_words());

@@ -21,10 +21,10 @@ use crate::output::{field, foreign_to, line, plain, print as write_out};
 use crate::shown::Shown;
 use crate::view::{ForkShown, OpenQuestion, RunEnded};
 
-/// Prints the final summary on standard output; `next_command` is how the run goes on. Whoever was `asked` a question just above is told no more
+/// Prints the final summary on standard output; `next_command` is how the run goes on, unless another process has taken it over. Whoever was `asked` a question just above is told no more
 /// than how to come back to it.
 pub(crate) fn print(
-    next_command: &str,
+    (next_command, taken_by): (&str, Option<u32>),
     records: &RunRecords,
     fork: Option<ForkShown>,
     asked: &BTreeSet<QuestionId>,
@@ -35,7 +35,14 @@ pub(crate) fn print(
     let run = &records.run;
     let has = |status| records.questions.iter().any(|question| question.status == status);
     let around = AroundRun { is_driven: true, is_answered: !has(QuestionStatus::Open), ..AroundRun::default() };
-    write_out(text(next_command, records, &Standing::of(run.status, run.stop_reason, around), asked))
+    let next = match taken_by {
+        // Whoever reads this sent no signal, and has nothing to do.
+        Some(process) => {
+            ("Taken over by", format!("process {process}, which continues the run (`ua resume --take-over`)"))
+        }
+        None => (NextStep::of(run).label(), next_command.to_owned()),
+    };
+    write_out(text((next.0, &next.1), records, &Standing::of(run.status, run.stop_reason, around), asked))
 }
 
 /// The same for a machine.
@@ -62,11 +69,16 @@ fn ended(records: &RunRecords, fork: Option<ForkShown>) -> RunEnded {
 }
 
 /// Prints the final summary for a person, whatever `--json` says.
-pub(crate) fn print_text(next_command: &str, records: &RunRecords, standing: &Standing) -> Result<(), HostError> {
-    write_out(text(next_command, records, standing, &BTreeSet::new()))
+pub(crate) fn print_text(next: (&str, &str), records: &RunRecords, standing: &Standing) -> Result<(), HostError> {
+    write_out(text(next, records, standing, &BTreeSet::new()))
 }
 
-fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &BTreeSet<QuestionId>) -> Shown {
+fn text(
+    (label, next_command): (&str, &str),
+    records: &RunRecords,
+    standing: &Standing,
+    asked: &BTreeSet<QuestionId>,
+) -> Shown {
     let run = &records.run;
     let next_command = shortened(next_command, &[run.run_id.as_str()]);
     let workspace = Path::new(&run.workspace_dir);
@@ -99,10 +111,14 @@ fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &B
     }
     out.push_str(&questions_left(records, asked));
     if let Some(artifact) = &run.final_artifact_ref {
-        out.push_str(&format!("\nMain artifact  {}\n", workspace.join(artifact).display()));
+        let file = workspace.join(artifact);
+        out.push_str(&format!("\nMain artifact  {}{}\n", file.display(), if_missing(&file)));
     }
     let completion = workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id)));
-    out.push_str(&format!("\nWorkspace      {}\n", workspace.display()));
+    // One that was never begun has none yet.
+    let is_begun = run.lease_epoch > 0;
+    let missing = if is_begun { if_missing(workspace) } else { "" };
+    out.push_str(&format!("\nWorkspace      {}{missing}\n", workspace.display()));
     // A run that is at work, or crashed, has not written what it would have written at its end.
     if completion.exists() {
         out.push_str(&format!("Details        {}\n", completion.display()));
@@ -116,8 +132,13 @@ fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &B
         }
         return shown.then(out);
     }
-    out.push_str(&format!("{:<14} {next_command}\n", NextStep::of(run).label()));
+    out.push_str(&format!("{label:<14} {next_command}\n"));
     shown.then(out)
+}
+
+/// What stands behind the path of something of a run that was moved or deleted since.
+fn if_missing(path: &Path) -> &'static str {
+    if ua_host::paths::is_missing(path) { " (not there any more)" } else { "" }
 }
 
 /// Whom an answer to a question of a run, or of its sub-agents, reaches.

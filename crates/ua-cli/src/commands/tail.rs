@@ -97,7 +97,8 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
     drop(live);
     if is_read {
         let standing = standing(home, &store, &records.run).await?;
-        show(&[NamedEvent { event: end(&records, &standing), who: None }], &mut day)?;
+        let next = ua_host::restart::next_step(&store, &records.run).await?;
+        show(&[NamedEvent { event: end(&records, &standing, &next), who: None }], &mut day)?;
     }
     Ok(if follow { exit_code(&records.run) } else { OK })
 }
@@ -414,13 +415,14 @@ impl Tail {
 }
 
 /// The last line: where the run stands.
-fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
+fn end(records: &RunRecords, standing: &Standing, next: &NextStep) -> TailEvent {
     let run = &records.run;
     let (id, headline) = (&run.run_id, super::summary::headline(run, standing));
     let text = match standing {
-        Standing::Crashed | Standing::Interrupted(_) => format!("{headline}; {} resumes it", NextStep::of(run).who()),
+        _ if next.is_held() && !run.status.is_terminal() => format!("{headline}; {} {}", next.who(), next.does()),
+        Standing::Crashed | Standing::Interrupted(_) => format!("{headline}; {} resumes it", next.who()),
         Standing::NotBegun => {
-            format!("{headline}; {} starts it", NextStep::of(run).who())
+            format!("{headline}; {} starts it", next.who())
         }
         Standing::Stored(..)
         | Standing::Ending

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ua_core::{PrintedCommand, RunId};
 use ua_files::Folder;
-use ua_store::StoreError;
+use ua_store::{RunRecord, StoreError};
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
 #[cfg(feature = "postgres")]
@@ -325,6 +325,10 @@ impl Home {
         }
         match self.roots.judge(&self.root) {
             Belief::Empty | Belief::Own => self.refuse_planted(),
+            // Whatever is said of it, nobody else's program opens that database.
+            Belief::Foreign | Belief::Link if let Some(owner) = self.owner_of_file() => {
+                Err(of_another_user(&self.database, owner).hint(format!("{}; nothing was read", self.as_owner(owner))))
+            }
             Belief::Foreign if let Some(error) = unreadable(&self.root) => Err(self.cannot_read(&self.root, &error)),
             Belief::Link => Err(self.disbelieved("is a link that you did not name", None)),
             Belief::Foreign => Err(match self.roots.why_unknown(&self.root) {
@@ -347,6 +351,16 @@ impl Home {
                 Unknown::Foreign => self.disbelieved("was not made by your installation of ua", None),
             }),
         }
+    }
+
+    /// The other user whose database is in the file of this root, if it is another one's.
+    fn owner_of_file(&self) -> Option<u32> {
+        if self.is_on_a_server() { None } else { owner_of_database(&self.database) }
+    }
+
+    /// What helps where the database is that of another user.
+    fn as_owner(&self, owner: u32) -> String {
+        make_own(owner, self.database.parent().unwrap_or(&self.root))
     }
 
     /// The refusal of a root that nobody named; `first` is what to do before anything else, where that is known.
@@ -387,6 +401,23 @@ impl Home {
             (None, _) | (_, None) => format!(
                 "put it back where it was; its files are part of the run. Where they are gone, as those of a run that was deleted before a \
                  copy of the database was put back, `ua runs cancel {run}` ends it and `ua runs delete {run} --force` deletes it"
+            ),
+        }
+    }
+
+    /// What somebody is told who looks at a run whose workspace is not where it was.
+    pub fn where_workspace_is(&self, run: &RunRecord, workspace: &Path) -> String {
+        if !run.status.is_terminal() {
+            return self.find_workspace_again(&run.run_id, workspace);
+        }
+        let moved = workspace.file_name().map(|name| self.root.join(name)).filter(|moved| moved.is_dir());
+        match moved {
+            Some(moved) => {
+                format!("the folder of all runs was moved or renamed: the workspace is {} now", moved.display())
+            }
+            None => format!(
+                "the workspace {} was moved or deleted; what the database has of the run is whole",
+                workspace.display()
             ),
         }
     }
@@ -513,6 +544,9 @@ impl Home {
         let copy = "restore a copy that `ua db backup` made with `ua db restore COPY`";
         let again = |first: &str| [text(format!("{first}, then ")), Word::Again];
         let (why, hint): (&str, Hint) = match self.trouble(error) {
+            None if let Some(owner) = self.owner_of_file() => {
+                (why.as_str(), format!("{}, or {another}", self.as_owner(owner)).into())
+            }
             // It says itself what to do.
             None => (why.as_str(), another.into()),
             Some(Trouble::Busy) => (why.as_str(), again("wait for that process").into()),
@@ -602,6 +636,29 @@ fn way_back(now: &Path, before: &Path) -> String {
     PrintedCommand::of("mv").word(now).word(before).to_string()
 }
 
+/// The user, if it is another one, to whom a database in a file belongs: no program of anybody else opens it.
+pub(crate) fn owner_of_database(database: &Path) -> Option<u32> {
+    let file = fs::symlink_metadata(database).ok().filter(fs::Metadata::is_file)?;
+    Some(file.uid()).filter(|owner| *owner != rustix::process::geteuid().as_raw())
+}
+
+/// The refusal of runs whose database is another user's.
+pub(crate) fn of_another_user(database: &Path, owner: u32) -> HostError {
+    let folder = database.parent().unwrap_or(database);
+    HostError::usage(format!(
+        "the runs in {} belong to another user (uid {owner}), and only that user's `ua` opens their database",
+        folder.display()
+    ))
+}
+
+/// What helps with a folder of runs that is another user's.
+pub(crate) fn make_own(owner: u32, folder: &Path) -> String {
+    let us = rustix::process::geteuid().as_raw();
+    let chown = PrintedCommand::of("chown -R").word(us.to_string()).word(folder);
+    let chown = if us == 0 { chown.in_code() } else { format!("`sudo {chown}`") };
+    format!("run the command as that user (`sudo -u '#{owner}' ua …`), or make all of the folder yours ({chown})")
+}
+
 /// Why a folder cannot be looked into, if it is there and cannot.
 fn unreadable(folder: &Path) -> Option<io::Error> {
     fs::read_dir(folder).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
@@ -651,6 +708,31 @@ mod tests {
         fs::create_dir(folder.path().join("project")).unwrap();
         close(home(folder.path(), Some("project")).open().unwrap());
         assert!(!folder.path().join("project/.gitignore").exists());
+    }
+
+    /// Each thing that is named helps: no word of trust makes anybody read what is another user's.
+    #[tokio::test]
+    async fn runs_of_another_user_are_neither_trusted_nor_said_to_be_once_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let variables = [("HOME".to_owned(), place.join("me").display().to_string())].into();
+        let settings = Settings::read(Process { folder: Some(place.clone()), variables, ..Process::default() });
+        let (theirs, known) = (home(&place, Some(DEFAULT_ROOT)), KnownSecrets::default());
+        close(theirs.open().unwrap());
+        // Only root gives a file away.
+        if std::os::unix::fs::chown(theirs.database(), Some(54_321), None).is_err() {
+            return;
+        }
+        let at = |root: Option<&Path>| Home::new(&settings, root, &known).unwrap().open_read_only().unwrap_err();
+        let review = crate::trust::runs::RunsReview::of(&settings, theirs.root()).await.unwrap_err();
+        for refused in [at(None), at(Some(theirs.root())), review] {
+            let (said, hint) = (refused.to_string(), refused.hint_text().unwrap().to_owned());
+            assert!(said.contains("another user (uid 54321)"), "{said}");
+            for helps in ["sudo -u '#54321' ua", "chown -R "] {
+                assert!(hint.contains(helps), "{hint}");
+            }
+            assert!(!hint.contains("ua trust") && !hint.contains("--trust-root"), "{hint}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::launch::Launch;
 use crate::paths::NO_FILE;
 use crate::people::People;
 use crate::questions;
+use crate::restart;
 use crate::text::line;
 
 /// Says of the newest unfinished run of an earlier text of this job which of its calls is unsettled, and how that is settled; where none is, how
@@ -55,7 +56,8 @@ pub(super) async fn tell(
         let open = questions::open(store, Some(&run.run_id)).await?;
         let calls = store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?;
         if let Some(call) = calls.iter().find(|call| is_unsettled(call)) {
-            people.tell(&warning(&run, call, &open));
+            let next = restart::next_step(store, &run).await?;
+            people.tell(&warning(&run, call, &open, &next));
             return Ok(());
         }
         if run.turn_index > 0 {
@@ -90,14 +92,15 @@ fn is_unsettled(call: &CallRecord) -> bool {
         && call.resolution.is_none()
 }
 
-fn warning(run: &RunRecord, call: &CallRecord, open: &[QuestionRecord]) -> String {
+fn warning(run: &RunRecord, call: &CallRecord, open: &[QuestionRecord], next: &NextStep) -> String {
     let asked = open.iter().find(|question| question.call_id.as_ref() == Some(&call.call_id));
     let (which, how) = match asked {
         Some(question) => {
             let id = &question.question_id;
             (format!(" (question {id})"), format!("`ua answer {id}` answers that first"))
         }
-        None => (String::new(), format!("{} finds out first, or asks you", NextStep::of(run).who())),
+        None if next.is_held() => (String::new(), format!("{} {}", next.who(), next.does())),
+        None => (String::new(), format!("{} finds out first, or asks you", next.who())),
     };
     format!(
         "warning: run {} of an earlier text of this job is not finished, and whether its {} happened is unknown{which}; this run may do it \

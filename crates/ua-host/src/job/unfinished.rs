@@ -30,13 +30,15 @@ pub(crate) struct Foretold {
     pub(crate) fate: Fate,
     /// That run has a call of which nobody knows what came of it.
     pub(super) is_in_doubt: bool,
+    /// `effects.log` knows more of that run than the database, so nobody resumes it.
+    pub(super) is_held: bool,
     /// The other runs of the same job that are in the way, each with how it stands, as the end of a sentence.
     others: Vec<(RunId, String)>,
 }
 
 impl From<Fate> for Foretold {
     fn from(fate: Fate) -> Self {
-        Self { fate, is_in_doubt: false, others: Vec::new() }
+        Self { fate, is_in_doubt: false, is_held: false, others: Vec::new() }
     }
 }
 
@@ -136,7 +138,11 @@ pub(super) async fn in_the_way(
     let others = found.filter_map(|other| Some((other.run()?.run_id.clone(), other.how()))).collect();
     // Of one that ended in doubt that is all there is to say.
     let is_in_doubt = first.is_in_doubt && !matches!(first.fate, Fate::InDoubt(..));
-    Ok(Some(Foretold { fate: first.fate, is_in_doubt, others }))
+    let is_held = match first.run() {
+        Some(run) => restart::is_held(store, run).await?,
+        None => false,
+    };
+    Ok(Some(Foretold { fate: first.fate, is_in_doubt, is_held, others }))
 }
 
 /// The runs that are stored like this and may be of the same job, the newest first. A fork without a change is one.
@@ -251,7 +257,7 @@ pub(crate) async fn in_another_place(
             let (first, kind) = if let Some(Fate::InDoubt(_, call)) = found.as_ref().map(|found| &found.fate) {
                 (look_at(id, call), IN_DOUBT)
             } else {
-                let next = NextStep::of(run);
+                let next = restart::next_step(&store, run).await?;
                 (format!("{} {}, and `ua runs show {id}` shows it", next.who(), next.does()), "unfinished_run")
             };
             let first = there.home().commands().complete(&first).into_owned();
@@ -367,6 +373,9 @@ pub(crate) fn refusal(
     let refused = match &found.fate {
         Fate::AtWork(run) => at_work(request, run),
         Fate::Elsewhere(run, place) => begun_elsewhere(request, run, place),
+        // Whoever has a run that is driven found nothing that keeps it.
+        Fate::Queued(run, _) if found.is_held => held(host, request, run, "run_queued"),
+        Fate::Left(run) if found.is_held => held(host, request, run, "unfinished_run"),
         Fate::Queued(run, entry) => in_queue(host, request, run, entry),
         Fate::Left(run) => {
             let stored = Standing::Stored(run.status, run.stop_reason);
@@ -410,6 +419,17 @@ fn refused(
         .field("kind", kind)
         .field("run_id", &run.run_id)
         .field("status", run.status)
+}
+
+/// The refusal of a job of which a run did more than its database knows: how it stands there is not how it stands, and nobody resumes it.
+fn held(host: &Host, request: &JobRequest, run: &RunRecord, kind: &'static str) -> HostError {
+    let how = format!(
+        "did more than the database says of it, which is an older copy and has it {}",
+        ua_resume::after_turn(run.turn_index).trim_start()
+    );
+    let next = NextStep::held(run);
+    let first = format!("{} {}", next.who(), next.does());
+    refused(request, run, kind, &how, &host.home().commands().complete(&first), Another::After)
 }
 
 /// The refusal of a job of which a run was begun in another place.

@@ -178,9 +178,10 @@ pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> 
     for (name, place) in folders_of_ours(root, &variables) {
         let holds = if name == "UA_MEMORY" { Holds::Database } else { Holds::Files };
         ua_toolserver::look_at(&place, holds).map_err(|error| {
-            // Where nothing can be made in the folder of all runs, no other place for one of these helps.
+            // Where nothing can be made in the folder of all runs, or that cannot be made itself, no other place for one of these helps.
             let is_missing = place.symlink_metadata().is_err();
-            if let Some((why, how)) = crate::home::cannot_write(root).filter(|_| is_missing && root.is_dir()) {
+            let there = root.ancestors().find(|folder| folder.is_dir()).filter(|_| is_missing);
+            if let Some((why, how)) = there.and_then(crate::home::cannot_write) {
                 return HostError::storage(why).hint(format!("{how}, or name another folder with --root")).not_begun();
             }
             HostError::storage(format!("cannot use {}, where built-in tools work: {error}", place.display()))

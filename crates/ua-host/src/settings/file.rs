@@ -142,13 +142,16 @@ impl Reader<'_> {
                 Ok(setting.kind.with_paths(&said, |path| self.path_of(path)))
             }
             ValueKind::Path | ValueKind::Program => {
-                Ok(self.path_of(&text(value.get_ref()).ok_or_else(|| wrong("a path as text"))?))
+                let said = text(value.get_ref()).ok_or_else(|| wrong("a path as text"))?;
+                self.refuse_variable(value.span().start, &said)?;
+                Ok(self.path_of(&said))
             }
             ValueKind::Paths => {
                 let DeValue::Array(items) = value.get_ref() else { return Err(wrong("a list of paths")) };
-                let paths: Option<Vec<String>> =
-                    items.iter().map(|item| text(item.get_ref()).map(|path| self.path_of(&path))).collect();
+                let paths: Option<Vec<String>> = items.iter().map(|item| text(item.get_ref())).collect();
                 let paths = paths.ok_or_else(|| wrong("a list of paths"))?;
+                paths.iter().try_for_each(|path| self.refuse_variable(value.span().start, path))?;
+                let paths = paths.iter().map(|path| self.path_of(path));
                 let joined = std::env::join_paths(paths).map_err(|_| wrong("paths without a colon in them"))?;
                 joined.into_string().map_err(|_| wrong("paths of UTF-8 text"))
             }
@@ -214,6 +217,21 @@ impl Reader<'_> {
         Ok(folder.display().to_string())
     }
 
+    /// Refuses a path with the name of a variable, as a shell writes one: a folder of that name would be made and used.
+    fn refuse_variable(&self, at: usize, text: &str) -> Result<(), HostError> {
+        let is_variable = |part: &str| {
+            let name = part.strip_prefix('$').map(|name| name.trim_start_matches('{'));
+            name.and_then(|name| name.chars().next()).is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        };
+        let Some(part) = text.split(['/', ':']).find(|part| is_variable(part)) else { return Ok(()) };
+        let part = crate::text::line(part, 60);
+        let how = match self.layer {
+            Layer::Project => "write the path out",
+            Layer::User => "write the path out; `~/` at its beginning stands for your home",
+        };
+        Err(self.wrong(at, &format!("`{part}` in a path is not replaced by the value of that variable")).hint(how))
+    }
+
     /// A path as the file means it.
     fn path_of(&self, text: &str) -> String {
         if let (Some(rest), Some(home)) = (text.strip_prefix("~/"), self.home) {
@@ -253,6 +271,35 @@ mod tests {
                 ("UA_ROOT", "/conf/runs".to_owned()),
             ]
         );
+    }
+
+    /// Only shells replace variables: a folder of that name would be made beside the file.
+    #[test]
+    fn a_path_with_a_variable_is_refused_wherever_paths_are_read() {
+        let paths = SETTINGS.iter().filter(|setting| match setting.kind {
+            ValueKind::Path | ValueKind::Program | ValueKind::Paths => true,
+            ValueKind::Text
+            | ValueKind::PathAfter(_)
+            | ValueKind::Seconds
+            | ValueKind::Number
+            | ValueKind::Flag
+            | ValueKind::Word(_)
+            | ValueKind::Secret => false,
+        });
+        let mut looked_at = 0;
+        for setting in paths {
+            for path in ["$HOME/x", "${HOME}/x", "x/$A_B/y"] {
+                let value =
+                    if setting.kind == ValueKind::Paths { format!("[\"{path}\"]") } else { format!("\"{path}\"") };
+                let refused = read(Layer::User, &format!("{} = {value}\n", setting.key)).unwrap_err();
+                assert!(refused.contains("is not replaced by the value"), "{}: {refused}", setting.key);
+                looked_at += 1;
+            }
+        }
+        assert!(looked_at > 6, "{looked_at}");
+        for path in ["x$y", "a/$/b", "$5/x", "/srv/cost$"] {
+            assert!(read(Layer::User, &format!("root = \"{path}\"\n")).is_ok(), "{path}");
+        }
     }
 
     #[test]

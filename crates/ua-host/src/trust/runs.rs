@@ -13,7 +13,7 @@ use ua_store_sqlite::SqliteStore;
 
 use super::{PROJECT_FILE, canonical};
 use crate::error::{HostError, chain};
-use crate::home::{DEFAULT_ROOT, is_written_by_runs};
+use crate::home::{DEFAULT_ROOT, is_written_by_runs, make_own, of_another_user, owner_of_database};
 use crate::roots::{Belief, MARKER, Roots, state_folder};
 use crate::settings::Settings;
 use crate::text::{line, plain};
@@ -62,6 +62,10 @@ impl RunsReview {
             .collect();
         let database = folder.join(DATABASE);
         let is_file = fs::symlink_metadata(&database).is_ok_and(|file| file.is_file());
+        if let Some(owner) = owner_of_database(&database) {
+            let refused = of_another_user(&database, owner);
+            return Err(refused.hint(format!("{}; nothing was trusted", make_own(owner, &folder))));
+        }
         let is_elsewhere = settings.var("UA_DATABASE_URL").or_else(|| settings.var("UA_RUNTIME_DB_PATH")).is_some();
         let is_used = |name: &String| is_written_by_runs(name, folder.join(name).is_dir()) && name != MARKER;
         let (what, runs) = if is_file {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use ua_core::{
     CallPolicy, CallStatus, Destination, Handle, Input, OnScopeConflict, OnUnknown, RawReply, Resolution, RunId, Scope,
-    Sha256, SideEffectClass, Time, ToolName, sha256,
+    Sha256, ShortNames, SideEffectClass, Time, ToolName, sha256,
 };
 use ua_store::conformance::samples;
 use ua_store::{
@@ -1642,7 +1642,7 @@ fn no_question_names_an_answer() {
     let mut texts = BTreeSet::new();
     let mut ask = |call: &CallRecord, why: &Why<'_>| {
         for whose in [CallsOf::Job, CallsOf::Step, CallsOf::Session] {
-            texts.insert(String::from(question(&env, (call, whose), why, |_| json!({})).text));
+            texts.insert(String::from(question(&env, &ShortNames::default(), (call, whose), why, |_| json!({})).text));
         }
     };
     for case in cases() {

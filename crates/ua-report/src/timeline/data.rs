@@ -18,7 +18,7 @@ use ua_evidence::verdict::Verdict;
 use ua_resume::answers::{self, KnownFact, Reach};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{NextStep, budget, time_at_work};
+use ua_resume::{budget, time_at_work};
 
 /// The most calls that the page shows.
 const CALLS: usize = 20_000;
@@ -355,7 +355,7 @@ fn next(export: &RunExport<'_>) -> Option<String> {
     let run = &export.records.run;
     let is_asked = run.status == RunStatus::WaitingForHuman && !is_gateway(run) && !is_task(run);
     let has_one = export.standing.waits_for_a_resume() || is_asked;
-    let next = has_one.then(|| NextStep::of(run))?;
+    let next = has_one.then_some(&export.next)?;
     Some(export.commands.complete(next.command()?).into_owned())
 }
 

@@ -10,7 +10,7 @@ use super::page::timeline_html;
 use crate::export::RunExport;
 use ua_evidence::evaluate;
 use ua_evidence::testing::{Story, artifact, hostile_story, mail_policy, read_policy};
-use ua_resume::{AroundRun, Commands, Standing};
+use ua_resume::{AroundRun, Commands, NextStep, Standing};
 
 fn with_export<T>(story: &Story, blobs: &BTreeMap<BlobId, String>, look: impl FnOnce(&RunExport<'_>) -> T) -> T {
     let records = &story.records;
@@ -25,6 +25,7 @@ fn with_export<T>(story: &Story, blobs: &BTreeMap<BlobId, String>, look: impl Fn
         blobs,
         arrivals: &[],
         standing: Standing::of(records.run.status, records.run.stop_reason, AroundRun::default()),
+        next: NextStep::of(&records.run),
         commands: &Commands::default(),
         written_at: Timestamp::from_millis(1_767_323_046_000),
         program: "ua test",

@@ -63,6 +63,9 @@ fn refused(lines: &str) -> PolicyError {
 fn a_bad_field_is_refused_with_file_line_and_field() {
     let cases = [
         ("side_effect_clas = \"local\"", "side_effect_clas", "did you mean `side_effect_class`?"),
+        ("tool = \"notify\"", "tool", "did you mean `name`?"),
+        ("tools = [\"notify\"]", "tools", "did you mean `patterns`?"),
+        ("class = \"local\"", "class", "did you mean `side_effect_class`?"),
         ("colour = \"red\"", "colour", "a rule has id, name, patterns"),
         ("side_effect_class = \"harmless\"", "side_effect_class", "not one of read_only, local, memory, external"),
         ("on_unknown = \"retry\"", "on_unknown", "not one of redo, redo_keyed, probe, hold, continue"),

@@ -289,6 +289,14 @@ async fn crashed<'a>(home: &Home, store: Option<&Database>, runs: &'a [RunHead])
     found.map(|(run, _)| run).collect()
 }
 
+/// What comes before a resume of a run that its database knows less of than `effects.log`; `None` where it is resumed.
+async fn held(store: Option<&Database>, run: &RunHead) -> Option<String> {
+    let store = store?;
+    let run = store.run(&run.run_id).await.ok()?;
+    let next = ua_host::restart::next_step(store, &run).await.ok().filter(NextStep::is_held)?;
+    Some(format!("{} {}", next.who(), next.does()))
+}
+
 /// Runs whose process died, tool servers that may have outlived it, and workspaces of no run.
 pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[RunHead], findings: &mut Findings) {
     let locks = home.locks();
@@ -297,7 +305,10 @@ pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[R
         findings.warn(
             "dead owner",
             format!("the process that drove run {} has ended", run.run_id),
-            format!("{} resumes it", NextStep::who_resumes(&run.run_id, &run.run_mode)),
+            match held(store, run).await {
+                Some(first) => first,
+                None => format!("{} resumes it", NextStep::who_resumes(&run.run_id, &run.run_mode)),
+            },
         );
     }
     // What is finished has nobody who would have to end anything: only of the others is it looked for, since each look reads a folder.
@@ -313,10 +324,13 @@ pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[R
                 findings.warn(
                     "tool locks",
                     format!("run {} left locks of {}", run.run_id, names.into_iter().collect::<Vec<_>>().join(", ")),
-                    format!(
-                        "{} ends what is left of them before anything is sent",
-                        NextStep::who_resumes(&run.run_id, &run.run_mode)
-                    ),
+                    match held(store, run).await {
+                        Some(first) => first,
+                        None => format!(
+                            "{} ends what is left of them before anything is sent",
+                            NextStep::who_resumes(&run.run_id, &run.run_mode)
+                        ),
+                    },
                 );
                 servers += 1;
             }

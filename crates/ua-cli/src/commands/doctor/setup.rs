@@ -146,7 +146,9 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
             Some(Ok(_)) | None => findings.ok("model", format!("{provider} {model} needs no key that ua knows of")),
         },
     }
-    if let Some(doubt) = models::doubt(settings, &provider, &model) {
+    // Of a provider that does not exist no model and no price is missing.
+    let is_provider = providers::check_name(&provider).is_ok();
+    if let Some(doubt) = models::doubt(settings, &provider, &model).filter(|_| is_provider) {
         findings.warn("model", doubt, "correct the name, or describe the model in models.toml (docs/guide/models.md)");
     }
     if let Err(error) = models::table(settings) {
@@ -162,14 +164,17 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
             (Some(_), Some(file)) => {
                 findings.ok("prices", format!("{} has a price for {model}", file.display()));
             }
+            _ if !is_provider => {}
             _ if is_without_jobs => findings.ok("prices", "jobs need prices, the gateway does not"),
             _ if provider == "scripted" => findings.ok("prices", "a scripted model costs nothing"),
             (_, file) => findings.warn(
                 "prices",
                 match &file {
                     Some(file) => format!(
-                        "{} has no price for {model} of {provider}, so its cost is unknown and a max_cost is refused",
-                        file.display()
+                        "{} has no price for {model} of {provider}{}, so its cost is unknown and a max_cost is refused",
+                        file.display(),
+                        pricing::slip(settings, &table, &provider, &model)
+                            .map_or_else(String::new, |slip| format!(" ({slip})"))
                     ),
                     None => format!(
                         "there is no price table, so the cost of {model} of {provider} is not counted and a max_cost is refused"
