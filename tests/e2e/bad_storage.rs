@@ -293,6 +293,70 @@ fn an_answer_waits_until_there_is_room_on_a_full_disk() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// How somebody stops a run whose answer no disk has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    Once,
+    Twice,
+    ByAServiceManager,
+}
+
+/// What is in the process alone is told as that, and not as a call that is at work. One Ctrl-C does not give it up; what does says what it was.
+#[test]
+fn an_answer_without_room_is_not_given_up_for_one_ctrl_c() {
+    for how in [Stopped::Once, Stopped::Twice, Stopped::ByAServiceManager] {
+        let env = env().with_forum();
+        let gate = env.path("gate");
+        let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+        let started = env.start_on_small_disk(8, &["job", &job, "--run-id", "r"]);
+        let Some((process, root)) = started else { return eprintln!("skipped: no disk can be mounted here") };
+        until("the comment to be under way", || env.comments().len() == 1);
+        let filler = root.join("filler");
+        let mut file = fs::File::create(&filler).unwrap();
+        while file.write_all(&[0x20; 512]).is_ok() {}
+        env.write("gate", "");
+        until("the answer to wait", || process.stderr().contains("waiting up to 30 min for room"));
+        until("that to be told", || {
+            process
+                .stderr()
+                .contains("post_comment has answered, and the answer waits for room on the disk · still waiting")
+        });
+        process.signal(if how == Stopped::ByAServiceManager { Signal::TERM } else { Signal::INT });
+        let alone = "for room on the disk, for the answer of post_comment: it is in this process alone";
+        until("what is waited for", || process.stderr().contains(alone));
+        let told = process.stderr();
+        assert!(told.contains("Press Ctrl-C again to exit at once and lose that answer"), "{told}");
+        assert!(!told.contains("for post_comment (sent"), "it has answered: {told}");
+        let lost = [
+            "the answer of post_comment (call ",
+            "is stored nowhere, and ends with this process; it said: ",
+            "--happened",
+        ];
+        match how {
+            Stopped::Once => {
+                drop(file);
+                fs::remove_file(&filler).unwrap();
+                let ended = process.wait().code(130);
+                assert!(
+                    ended.stderr.contains("post_comment ok in ") && !ended.stderr.contains(lost[1]),
+                    "{}",
+                    ended.stderr
+                );
+            }
+            Stopped::Twice => {
+                process.signal(Signal::INT);
+                process.wait().code(130).says(&lost);
+            }
+            Stopped::ByAServiceManager => {
+                assert!(told.contains("Waiting up to 8 s for room on the disk"), "{told}");
+                process.wait().code(74).says(&lost);
+            }
+        }
+        assert_eq!(env.comments().len(), 1, "{how:?}");
+    }
+}
+
 /// Another program holds the database while a tool answers, and the runner is killed before it lets go: the answer lies beside the database.
 fn answered_beside_the_database(env: &TestEnv) {
     let gate = env.path("gate");

@@ -453,6 +453,25 @@ fn a_summary_that_cannot_be_written_is_no_success_and_the_run_is_as_it_was() {
     let turns =
         json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
     let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
-    env.run_without_stdout(&["job", &job, "--run-id", "r"]).code(1).says(&["cannot write to standard output"]);
+    let told = ["cannot write to standard output", "all the same, run r succeeded", "ua runs show r"];
+    env.run_without_stdout(&["job", &job, "--run-id", "r"]).refused(74, &told);
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("succeeded", 1));
+    env.run_without_stdout(&["job", &job, "--run-id", "other", "--new", "--json"])
+        .refused(74, &["run other succeeded"]);
+    // Whatever a command did before, whoever repeats it for that code alone does it twice.
+    let backup = env.path("copy.db");
+    for (args, told) in [
+        (&["submit", &job, "--run-id", "s", "--new"][..], "run s is queued in default: `ua queue list"),
+        (&["submit", &job, "--run-id", "t", "--new", "--json"], "run t is queued in default"),
+        (&["queue", "move", "s", "--priority", "3"], "s waits in default with priority 3"),
+        (&["runs", "cancel", "s", "--yes", "--json"], "run s is cancelled"),
+        (&["runs", "delete", "s", "--yes"], "deleted"),
+        (&["db", "backup", backup.to_str().unwrap()], "bytes in"),
+        (&["db", "migrate", "--json"], "has schema"),
+    ] {
+        env.run_without_stdout(args).refused(74, &["cannot write to standard output", "all the same, ", told]);
+    }
+    assert!(backup.is_file());
+    let listed = env.run_without_stdout(&["runs", "list"]).code(74).stderr;
+    assert!(!listed.contains("all the same"), "nothing was done: {listed}");
 }

@@ -6,7 +6,7 @@
 //! | 1 | failed, or cancelled |
 //! | 2 | usage: arguments, job file, configuration |
 //! | 69 | the model provider is not available |
-//! | 74 | storage |
+//! | 74 | storage, standard output among it |
 //! | 75 | waiting for a person, or stopped; resume later |
 //! | 130 | interrupted |
 //! | 141 | whoever read standard output went away |
@@ -56,6 +56,7 @@ pub(crate) fn code_of_end(ending: Ending) -> u8 {
         Ending::Waiting => WAITING,
         Ending::Provider | Ending::Refused => PROVIDER,
         Ending::Interrupted => INTERRUPTED,
+        Ending::NotShown => STORAGE,
     }
 }
 

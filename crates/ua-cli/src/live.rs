@@ -1,7 +1,7 @@
 //! Live progress on a terminal: what is done right now, how long it has taken, and how much of each budget is used, below the lines
 //! of what happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,10 @@ pub(crate) struct State {
     doing: String,
     /// Calls that are under way, by id.
     calls: BTreeMap<String, String>,
+    /// Those of them whose tool has answered.
+    answered: BTreeSet<String>,
+    /// What an answer waits for.
+    waits_for: Option<&'static str>,
     /// How tools are called, once it is known which are offered.
     names: ShortNames,
     tool_calls: u32,
@@ -161,12 +165,13 @@ impl State {
         match signal {
             RunEvent::Thinking { turn } => {
                 self.turn = *turn;
+                self.waits_for = None;
                 "thinking".clone_into(&mut self.doing);
             }
             RunEvent::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
             RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
-            RunEvent::DatabaseBusy { .. } => "waiting for the database".clone_into(&mut self.doing),
-            RunEvent::DatabaseFull { .. } => "waiting for room on the disk".clone_into(&mut self.doing),
+            RunEvent::DatabaseBusy { .. } => self.now_waits_for("the database"),
+            RunEvent::DatabaseFull { .. } => self.now_waits_for("room on the disk"),
             RunEvent::TimeUsedUp { .. } => self.is_out_of_time = true,
             RunEvent::Retrying { .. } => "waiting before the model is asked again".clone_into(&mut self.doing),
             RunEvent::ToolServerAway { .. } => "waiting for a tool server".clone_into(&mut self.doing),
@@ -175,16 +180,20 @@ impl State {
                 self.tool_calls = *tool_calls;
                 self.calls_are_unknown = false;
                 self.max_tool_calls = *max_tool_calls;
+                self.waits_for = None;
                 "working".clone_into(&mut self.doing);
             }
             RunEvent::Charged { spent, max_tokens, max_cost, .. } => {
                 self.charged(spent.tokens, &spent.costs, *max_tokens, *max_cost);
             }
             RunEvent::Call(CallProgress::Sending { call } | CallProgress::Resuming { call, .. }) => {
+                self.answered.remove(call.call_id.as_str());
                 self.calls.insert(call.call_id.to_string(), line(self.names.of(&call.name), 40));
             }
             RunEvent::Call(CallProgress::Settled { call } | CallProgress::Retrying { call, .. }) => {
                 self.calls.remove(call.call_id.as_str());
+                self.answered.remove(call.call_id.as_str());
+                self.waits_for = None;
                 // What it asked a person in its middle is over with it.
                 if self.doing == FOR_A_PERSON {
                     "working".clone_into(&mut self.doing);
@@ -205,6 +214,9 @@ impl State {
                 self.turn = *turn_index + 1;
                 "resuming".clone_into(&mut self.doing);
             }
+            RunEvent::Call(CallProgress::Answered { call_id }) => {
+                self.answered.insert(call_id.to_string());
+            }
             RunEvent::Call(CallProgress::Declined { .. }) => "working".clone_into(&mut self.doing),
             RunEvent::Call(CallProgress::Progress { .. })
             | RunEvent::Committed { .. }
@@ -223,6 +235,7 @@ impl State {
             | RunEvent::SessionForgotten { .. }
             | RunEvent::NothingToAccept { .. }
             | RunEvent::AnswerNotKept { .. }
+            | RunEvent::AnswerKept { .. }
             | RunEvent::NotNoted { .. } => {}
         }
     }
@@ -247,10 +260,37 @@ impl State {
 
     /// What is done right now.
     pub(crate) fn doing_text(&self) -> String {
-        let mut names: Vec<&str> = self.calls.values().map(String::as_str).collect();
-        names.dedup();
-        let doing = if names.is_empty() { self.doing.clone() } else { names.join(", ") };
+        let (answered, running) = (self.names_of(true), self.names_of(false));
+        let doing = match (running.is_empty(), answered.is_empty(), self.waits_for) {
+            (true, true, _) => self.doing.clone(),
+            (false, true, _) => running,
+            (true, false, Some(what)) => format!("{answered} has answered, and the answer waits for {what}"),
+            (false, false, Some(what)) => format!("{running}; the answer of {answered} waits for {what}"),
+            // Between its answer and the end of it there is next to no time.
+            (true, false, None) => answered,
+            (false, false, None) => format!("{running}, {answered}"),
+        };
         if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) }
+    }
+
+    /// What the process does about it.
+    pub(crate) fn verb(&self) -> &'static str {
+        let is_waiting = self.waits_for.is_some() && self.names_of(false).is_empty();
+        if is_waiting { "waiting" } else { "running" }
+    }
+
+    /// The calls that are under way whose tools have answered, or have not.
+    fn names_of(&self, have_answered: bool) -> String {
+        let these = self.calls.iter().filter(|(id, _)| self.answered.contains(*id) == have_answered);
+        let mut names: Vec<&str> = these.map(|(_, name)| name.as_str()).collect();
+        names.dedup();
+        names.join(", ")
+    }
+
+    /// What came back waits for this.
+    fn now_waits_for(&mut self, what: &'static str) {
+        self.waits_for = Some(what);
+        self.doing = format!("waiting for {what}");
     }
 
     /// What somebody should know who waits for it.
@@ -301,6 +341,18 @@ mod tests {
         assert_eq!(resumed.doing_text(), "starting");
         resumed.take(&RunEvent::Resuming { turn_index: 0, in_flight: 1, unsent: 0 });
         assert_eq!(resumed.doing_text(), "turn 1 · resuming");
+        // A tool that has answered does not run, whatever its answer waits for.
+        let mut full =
+            State { turn: 2, calls: [("call_1".to_owned(), "send_email".to_owned())].into(), ..State::default() };
+        let call_id = ua_core::CallId::parse("call_1").unwrap();
+        full.take(&RunEvent::Call(CallProgress::Answered { call_id }));
+        assert_eq!((full.doing_text().as_str(), full.verb()), ("turn 2 · send_email", "running"));
+        full.take(&RunEvent::DatabaseFull { doing: String::new(), why: String::new(), left_millis: 1 });
+        let waits = "turn 2 · send_email has answered, and the answer waits for room on the disk";
+        assert_eq!((full.doing_text().as_str(), full.verb()), (waits, "waiting"));
+        full.calls.insert("call_2".to_owned(), "upload".to_owned());
+        let beside = "turn 2 · upload; the answer of send_email waits for room on the disk";
+        assert_eq!((full.doing_text().as_str(), full.verb()), (beside, "running"));
         // What an earlier process used is not nothing.
         resumed.began_before(Duration::from_mins(1));
         assert_eq!(resumed.used().text(Duration::ZERO, None), "");

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 use ua_core::is_hidden;
@@ -282,7 +282,21 @@ pub(crate) fn print_help(help: &clap::Error) -> io::Result<()> {
 
 /// That what was asked for did not arrive where it was to be read.
 pub(crate) fn cannot_write(error: &io::Error) -> HostError {
-    HostError::failed(format!("cannot write to standard output: {error}"))
+    let did = DID.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let did = did.map_or_else(String::new, |did| format!("; all the same, {did}"));
+    HostError::storage(format!("cannot write to standard output: {error}{did}"))
+}
+
+/// What this command has done that is about to be written.
+static DID: Mutex<Option<String>> = Mutex::new(None);
+
+/// So much of that is said, in characters.
+const DID_AT_MOST: usize = 600;
+
+/// Notes what this command has done, as a clause: whoever cannot be written what came of it is told that, and does not do it again.
+pub(crate) fn did(what: impl AsRef<str>) {
+    let what = line(what.as_ref(), DID_AT_MOST);
+    *DID.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
 }
 
 /// Whether whoever read standard output went away before it had everything.
@@ -325,6 +339,8 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
 
 /// Writes what a command did: as JSON for a machine, else in words.
 pub(crate) fn say(value: &impl Serialize, words: impl Into<Shown>) -> Result<(), HostError> {
+    let words = words.into();
+    did(words.as_str());
     if crate::terminal::is_json() { print_json(value) } else { print(words) }
 }
 

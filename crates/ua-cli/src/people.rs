@@ -23,7 +23,7 @@ use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
 use crate::ids::{in_sentence, short, shortened};
 use crate::live::{Live, State};
-use crate::output::{line, tell};
+use crate::output::{did, line, tell};
 use crate::still::Still;
 use crate::under_way::UnderWay;
 use crate::view::ForkShown;
@@ -147,9 +147,9 @@ impl People for AtTerminal {
         lock(&self.under_way).env = Some(env.clone());
         self.break_silence();
         let (quiet, first, again) = (self.quiet, self.under_way.clone(), self.under_way.clone());
-        let first = move |patience| {
+        let first = move |drain| {
             if !quiet && !crate::prompt::is_open() {
-                let words = lock(&first).stopping(patience);
+                let words = lock(&first).stopping(drain);
                 crate::terminal::leave_the_echo();
                 tell(words);
             }
@@ -191,7 +191,7 @@ impl People for AtTerminal {
             if seen.sub_agent.is_none() {
                 let mut standing = lock(&self.standing);
                 standing.take(seen.signal);
-                still.doing(standing.doing_text(), standing.note());
+                still.doing(standing.doing_text(), standing.verb(), standing.note());
             }
             if seen.line.is_some() {
                 still.told();
@@ -210,6 +210,13 @@ impl People for AtTerminal {
         drop(lock(&self.still).take());
         if let Some(live) = lock(&self.live).take() {
             live.finish();
+        }
+        // Whoever was waited for in vain: what ends with this process is said last, and to whoever wants errors alone.
+        let lost = lock(&self.under_way).take_lost();
+        if !crate::terminal::is_json() {
+            for lost in lost {
+                tell(lost);
+            }
         }
     }
 
@@ -258,6 +265,7 @@ impl People for AtTerminal {
         // What goes to a file or another program is whole.
         let asked = std::mem::take(&mut lock(&self.told).asked);
         let asked = if crate::terminal::is_read_by_person() { asked } else { BTreeSet::new() };
+        did(summary::what_it_came_to(&end.records.run));
         summary::print((&end.next_command, end.taken_by), end.records, self.fork.clone(), &asked)
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Still {
 struct Silence {
     /// What is being done; empty where only what takes long is told.
     doing: String,
+    /// What it does: it runs, or waits.
+    verb: &'static str,
     /// What somebody should know who waits for it, behind how long it takes.
     note: &'static str,
     began_at: Timestamp,
@@ -66,9 +68,9 @@ impl Still {
     }
 
     /// Something else is being done now.
-    pub(crate) fn doing(&self, doing: String, note: &'static str) {
+    pub(crate) fn doing(&self, doing: String, verb: &'static str, note: &'static str) {
         let mut silence = lock(&self.silence);
-        silence.note = note;
+        (silence.verb, silence.note) = (verb, note);
         if silence.doing != doing {
             silence.doing = doing;
             silence.doing_from = self.env.now();
@@ -97,6 +99,7 @@ impl Silence {
     fn new(doing: &str, now: Timestamp, shortest: Duration) -> Self {
         Self {
             doing: doing.to_owned(),
+            verb: "running",
             note: "",
             began_at: now,
             doing_from: now,
@@ -116,10 +119,11 @@ impl Silence {
         // Both numbers are of whole seconds that are over, or one line would contradict itself.
         let so_far = Duration::from_secs(now.since(self.doing_from).as_secs());
         let (elapsed, so_far) = (clock(now.since(self.began_at)), span_in_words(so_far));
+        let still = format!("[{elapsed}] {} · still {} after {so_far}{}", self.doing, self.verb, self.note);
         Some(match busy {
             Some(busy) if self.doing.is_empty() => format!("[{elapsed}] {busy}"),
-            Some(busy) => format!("[{elapsed}] {} · still running after {so_far}{}: {busy}", self.doing, self.note),
-            None => format!("[{elapsed}] {} · still running after {so_far}{}", self.doing, self.note),
+            Some(busy) => format!("{still}: {busy}"),
+            None => still,
         })
     }
 }

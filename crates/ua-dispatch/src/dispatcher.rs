@@ -96,6 +96,11 @@ pub enum CallProgress {
         /// The call.
         call: Box<CallRecord>,
     },
+    /// Its tool has answered. That is not stored yet: it is told of as ended once it is.
+    Answered {
+        /// The call.
+        call_id: CallId,
+    },
     /// It ended; the record says how.
     Settled {
         /// The call.
@@ -473,6 +478,7 @@ impl Dispatcher {
                 }
             };
             spans::answered(&outcome);
+            self.tell_answered(&permit, &outcome);
             let asked_for = match &outcome {
                 Outcome::Raw(reply) => reply.retry_after(),
                 Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Continues(_) => None,
@@ -675,7 +681,7 @@ impl Dispatcher {
             if is_read {
                 stop.stopping().await;
             } else {
-                stop.stopping_at_once().await;
+                stop.giving_up_calls().await;
             }
         };
         tokio::select! {
@@ -742,6 +748,13 @@ impl Dispatcher {
         }
         let folder = self.transport.working_folder(&call.name.server);
         self.files.look_at(named, folder.as_deref().map_or(ServedFrom::Elsewhere, ServedFrom::Folder))
+    }
+
+    /// Says that the tool of a call has answered, if it has: what comes behind that is the database's time.
+    pub(crate) fn tell_answered(&self, permit: &Permit, outcome: &Outcome) {
+        if matches!(outcome, Outcome::Raw(_)) {
+            self.tell(CallProgress::Answered { call_id: permit.call().call_id.clone() });
+        }
     }
 
     pub(crate) fn tell(&self, notice: CallProgress) {

@@ -182,7 +182,7 @@ impl Dispatcher {
             self.ledger.confirm(&permit).await?; // what goes on is not sent again
             let given_up = async {
                 // Nothing is lost by asking a task later. Answers are waited for like any call with an effect.
-                if answers { stop.stopping_at_once().await } else { stop.stopping().await }
+                if answers { stop.giving_up_calls().await } else { stop.stopping().await }
             };
             let went = tokio::select! {
                 biased;
@@ -190,7 +190,7 @@ impl Dispatcher {
                 () = given_up, if !answers => return Ok(LongCallOutcome::Stopped),
                 // However long one step takes: a result that never comes, a poll that is far off.
                 () = self.until_overdue(&permit, started_at) => continue,
-                () = stop.stopping_at_once() => {
+                () = stop.giving_up_calls() => {
                     let why = "the run was interrupted before the tool answered".to_owned();
                     return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
                 }

@@ -126,6 +126,7 @@ pub(crate) fn note(notice: &CallProgress) {
             let attempt = signed(call.attempt);
             tracing::info!(tool_call_id = call.call_id.as_str(), attempt, is_task = task.is_some(), "ua.call.resuming");
         }
+        CallProgress::Answered { call_id } => tracing::debug!(tool_call_id = call_id.as_str(), "ua.call.answered"),
         CallProgress::Progress { call_id, .. } => tracing::debug!(tool_call_id = call_id.as_str(), "ua.call.progress"),
         CallProgress::Asking { question, patience } => {
             let question_id = question.question_id.as_str();

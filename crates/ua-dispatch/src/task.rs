@@ -152,6 +152,7 @@ impl Dispatcher {
             Carried::Answered(raw) => {
                 let outcome = Outcome::Raw(raw);
                 spans::answered(&outcome);
+                self.tell_answered(&permit, &outcome);
                 let call = Box::new(self.ledger.settle(permit, outcome).await?);
                 self.tell(CallProgress::Settled { call: call.clone() });
                 Dispatched::Settled(call)

@@ -34,9 +34,26 @@ struct Progress {
 /// A call that is under way.
 struct Sent {
     at: Timestamp,
+    /// When its answer came.
+    answered_at: Option<Timestamp>,
     /// Where it stands in its run, and its tool: what a line about it begins with.
     named: String,
 }
+
+impl Sent {
+    /// How long its tool took, and how much later that is stored, where somebody would take one for the other.
+    fn took(&self, now: Timestamp) -> String {
+        let answered_at = self.answered_at.unwrap_or(now);
+        let (took, waited) = (seconds(answered_at.since(self.at)), now.since(answered_at));
+        if waited < SOON {
+            return format!(" in {took}");
+        }
+        format!(" in {took}, stored {} later", span_in_words(Duration::from_secs(waited.as_secs())))
+    }
+}
+
+/// An answer that is stored within this time is stored when it comes.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Makes the watcher of one process's work on a run.
 pub(crate) fn watcher(
@@ -141,8 +158,8 @@ impl Progress {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
             RunEvent::DatabaseFull { doing: _, why, left_millis } => Some(format!(
-                "database · {}: waiting up to {} for room for what a tool answered; make some, and the run continues by itself (a second Ctrl-C \
-                 gives up, and the answer with it, unless late_replies.log has it)",
+                "database · {}: waiting up to {} for room for what a tool answered; make some, and the run continues by itself (one Ctrl-C does not \
+                 give the answer up; a second one does, and so does SIGTERM soon, unless late_replies.log has it)",
                 line(why, 120),
                 span_in_words(Duration::from_millis(*left_millis))
             )),
@@ -151,6 +168,9 @@ impl Progress {
                  before there is room, say what the tool said when the run asks: `ua calls resolve {call_id} --happened`, or `--retry` if it did nothing",
                 line(why, 200),
                 line(said, 300)
+            )),
+            RunEvent::AnswerKept { call_id } => Some(format!(
+                "the answer of {call_id} is kept in late_replies.log now: a resume stores it, should this process end before the database takes it"
             )),
             RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
                 "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
@@ -197,7 +217,7 @@ impl Progress {
                     spent.tokens
                 ))
             }
-            RunEvent::Call(notice) => Some(self.call_line(notice)),
+            RunEvent::Call(notice) => self.call_line(notice),
             RunEvent::Guided { text } => Some(ua_report::guided(text)),
             RunEvent::ToolsOffered { names } => {
                 *self.names() = names.clone();
@@ -238,12 +258,13 @@ impl Progress {
 
     /// Notes a call that an answer is waited for, and says how long that took, and whose it is.
     fn under_way(&self, call: &CallRecord) {
-        let sent = Sent { at: self.env.now(), named: format!("{} · {}", place(call), self.short(call)) };
+        let sent =
+            Sent { at: self.env.now(), answered_at: None, named: format!("{} · {}", place(call), self.short(call)) };
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(call.call_id.to_string(), sent);
     }
 
-    fn call_line(&self, notice: &CallProgress) -> String {
-        match notice {
+    fn call_line(&self, notice: &CallProgress) -> Option<String> {
+        Some(match notice {
             CallProgress::Sending { call } => {
                 self.under_way(call);
                 format!(
@@ -255,10 +276,16 @@ impl Progress {
             }
             CallProgress::Settled { call } => {
                 let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
-                let took =
-                    sent.map_or_else(String::new, |sent| format!(" in {}", seconds(self.env.now().since(sent.at))));
+                let took = sent.map_or_else(String::new, |sent| sent.took(self.env.now()));
                 // One that was refused may have a name that no tool has.
                 format!("{} · {} {}{took}", place(call), line(&self.short(call), 80), outcome(call))
+            }
+            CallProgress::Answered { call_id } => {
+                let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(sent) = sent.get_mut(call_id.as_str()) {
+                    sent.answered_at = Some(self.env.now());
+                }
+                return None;
             }
             CallProgress::Retrying { call, wait } => {
                 let why = call.error_in_words().map_or_else(|| "it failed".to_owned(), |why| line(&why, 120));
@@ -310,7 +337,7 @@ impl Progress {
                 span_in_words(*waited)
             ),
             CallProgress::Held { question } => format!("a question · {}", asked(question, 200)),
-        }
+        })
     }
 }
 
@@ -451,6 +478,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::AnswerNotKept { call_id, said, why } => {
             json!({"event": "answer_not_kept", "tool_call_id": call_id, "said": said, "why": why})
         }
+        RunEvent::AnswerKept { call_id } => json!({"event": "answer_kept", "tool_call_id": call_id}),
         RunEvent::HistoryOverLimit { max_tokens } => {
             json!({"event": "history_over_limit", "max_tokens": max_tokens})
         }
@@ -488,6 +516,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             event["task"] = json!(task);
             event
         }
+        RunEvent::Call(CallProgress::Answered { .. }) => return None,
         RunEvent::Call(CallProgress::Progress { call_id, text }) => {
             json!({"event": "call_progress", "tool_call_id": call_id, "text": text})
         }
@@ -558,6 +587,16 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_tool_took_is_not_what_its_answer_waited() {
+        let sent_at = ua_core::Env::simulated(1).now();
+        let at = |seconds: u64| sent_at.plus(Duration::from_secs(seconds));
+        let sent = |answered_at| Sent { at: sent_at, answered_at, named: String::new() };
+        assert_eq!(sent(None).took(at(3)), " in 3.0 s");
+        assert_eq!(sent(Some(at(4))).took(at(5)), " in 4.0 s");
+        assert_eq!(sent(Some(at(4))).took(at(606)), " in 4.0 s, stored 10 min later");
+    }
 
     #[test]
     fn a_wait_says_what_ends_it_first() {

@@ -42,6 +42,8 @@ pub enum Ending {
     Refused,
     /// A signal asked this process to stop; it can be resumed.
     Interrupted,
+    /// The run succeeded, and what it came to could not be shown where it was to be read.
+    NotShown,
 }
 
 impl Ending {
@@ -208,7 +210,7 @@ async fn work_on(
                 people.report(&error);
                 // Whoever wanted to read it did not get it: that is no success. What else the run came to stays.
                 if life.ending == Ending::Succeeded {
-                    life.ending = Ending::Failed;
+                    life.ending = Ending::NotShown;
                 }
             }
             return Ok(life.ending);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{RunId, RunStatus, Timestamp};
+use ua_dispatch::CallProgress;
 use ua_runner::{RunEvent, RunLock, Workspace};
 use ua_store::{RunRecord, Store as _};
 
@@ -68,8 +69,18 @@ enum Step {
     Failed { on: Awaited, at: Timestamp, attempt: u32, why: String, until: Option<Timestamp> },
     /// What belongs to a try.
     OfATry,
+    /// What is told of answers, which come and are kept while the database is waited for.
+    OfAnswers,
     /// Anything else: the wait is over.
     Other,
+}
+
+/// Whether this is told of an answer that is not stored yet: whoever waits for the database waits on.
+pub(crate) fn tells_of_answers(event: &RunEvent) -> bool {
+    matches!(
+        event,
+        RunEvent::AnswerNotKept { .. } | RunEvent::AnswerKept { .. } | RunEvent::Call(CallProgress::Answered { .. })
+    )
 }
 
 /// Follows what happens in a run, or in one of its sub-agents.
@@ -106,6 +117,8 @@ impl Waits {
             database(why, Some(after(left_millis)))
         } else if matches!(event, RunEvent::Thinking { .. } | RunEvent::Charged { .. }) {
             Step::OfATry
+        } else if tells_of_answers(event) {
+            Step::OfAnswers
         } else {
             Step::Other
         };
@@ -121,6 +134,7 @@ impl Waits {
     fn take(&mut self, step: Step) {
         self.now = match step {
             Step::OfATry => self.now.take().filter(|now| now.on != Awaited::Database),
+            Step::OfAnswers => self.now.take(),
             Step::Other => None,
             Step::Failed { on, at, attempt, why, until } => {
                 let before =
@@ -138,6 +152,7 @@ fn step_of(event: &Value) -> Option<Step> {
         "model_retry" => Awaited::Provider,
         "tool_server_away" => Awaited::ToolServer,
         "thinking" | "request_charged" => return Some(Step::OfATry),
+        "answer_not_kept" | "answer_kept" => return Some(Step::OfAnswers),
         "database_busy" | "database_full" => Awaited::Database,
         _ => return Some(Step::Other),
     };
@@ -262,6 +277,12 @@ mod tests {
         };
         waits.watch(&full, at(4));
         assert_eq!(waits.now().map(|wait| (wait.since, wait.until)), Some((at(1), Some(at(13)))));
+        // Another call is answered meanwhile, and its answer kept nowhere.
+        let call_id = || ua_core::CallId::parse("call_2").unwrap();
+        waits.watch(&RunEvent::Call(CallProgress::Answered { call_id: call_id() }), at(4));
+        let (said, why) = (String::new(), String::new());
+        waits.watch(&RunEvent::AnswerNotKept { call_id: call_id(), said, why }, at(4));
+        waits.watch(&RunEvent::AnswerKept { call_id: call_id() }, at(4));
         waits.watch(&busy("locked"), at(5));
         let words = waits.now().unwrap().in_words();
         assert_eq!(words, format!("waiting for the database since {} (locked)", at(1)));

@@ -30,6 +30,11 @@ pub(crate) fn late_reply(run: &RunId, settle: &SettleAttempt, sent_at: Option<Ti
     })
 }
 
+/// Whether somebody would miss this answer: that of a call with an effect.
+pub(crate) fn would_be_missed(settle: &SettleAttempt) -> bool {
+    matches!(settle.end, AttemptEnd::Replied { .. }) && settle.durability == Durability::Synced
+}
+
 /// How many bytes of text an answer brings, about.
 pub(crate) fn size_of_answer(settle: &SettleAttempt) -> usize {
     fn size(value: &Value) -> usize {

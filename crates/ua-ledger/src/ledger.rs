@@ -569,6 +569,7 @@ impl Ledger {
                 Ok(settled) => break settled,
                 Err(error) => {
                     self.store.keep_beside(&settle).await;
+                    tries.is_alone = self.store.is_alone(&settle);
                     if again_with_an_answer(self.patience.as_ref(), doing, &error, &mut tries).await {
                         continue;
                     }

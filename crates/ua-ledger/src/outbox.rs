@@ -29,7 +29,7 @@ use ua_store::{
     StoreError, TrailOf, Turns,
 };
 
-use crate::late::{LateReplies, NoLateReplies, late_reply, size_of_answer};
+use crate::late::{LateReplies, NoLateReplies, late_reply, size_of_answer, would_be_missed};
 use crate::patience::{NoPatience, Patience, Tries, again, again_with_an_answer};
 
 /// The store of the run that a lease is for.
@@ -174,6 +174,11 @@ impl Outbox {
         kept.contains(&(call.clone(), attempt))
     }
 
+    /// Whether an answer that the database does not take is in nobody's hands but this process's.
+    pub(crate) fn is_alone(&self, settle: &SettleAttempt) -> bool {
+        would_be_missed(settle) && !self.is_kept_beside(&settle.call_id, settle.attempt)
+    }
+
     /// The same for each of several answers.
     async fn keep_all_beside(&self, answers: &[SettleAttempt]) {
         for settle in answers {
@@ -282,6 +287,7 @@ impl Outbox {
                     let unstored: Vec<SettleAttempt> = answers(queue.next()).cloned().collect();
                     self.keep_all_beside(&unstored).await;
                     let has_answer = !unstored.is_empty();
+                    tries.is_alone = unstored.iter().any(|settle| self.is_alone(settle));
                     if !self.is_sent_again(has_answer, doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
@@ -434,6 +440,7 @@ impl Outbox {
                     let unstored: Vec<SettleAttempt> = answers(queue.next()).cloned().collect();
                     self.keep_all_beside(&unstored).await;
                     let has_answer = !unstored.is_empty();
+                    tries.is_alone = unstored.iter().any(|settle| self.is_alone(settle));
                     if !self.is_sent_again(has_answer, doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }

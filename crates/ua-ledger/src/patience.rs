@@ -19,6 +19,8 @@ pub struct Tries {
     pub since: Option<Timestamp>,
     /// What whoever waits was told last of why.
     pub told: Option<String>,
+    /// Whether what is to be written is in nobody's hands but this process's, an answer that is kept nowhere else: whoever gives it up loses it.
+    pub is_alone: bool,
 }
 
 /// Who waits, and decides when it has been long enough.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -73,6 +74,7 @@ pub struct Desk {
     calls_of: CallsOf,
     judge: Option<Judge>,
     patience: Option<Arc<dyn Patience>>,
+    has_waited_enough: Arc<AtomicBool>,
     pub(crate) still: Arc<Stillness>,
 }
 
@@ -117,6 +119,7 @@ impl Desk {
             calls_of: CallsOf::Job,
             judge: None,
             patience: None,
+            has_waited_enough: Arc::default(),
         }
     }
 
@@ -370,7 +373,8 @@ impl Desk {
             return patience.clone();
         }
         let DeskPorts { env, stop, .. } = &self.ports;
-        Arc::new(UntilStopped { env: env.clone(), stop: stop.clone(), watcher: self.watcher.clone() })
+        let (env, stop, watcher) = (env.clone(), stop.clone(), self.watcher.clone());
+        Arc::new(UntilStopped { env, stop, watcher, has_ended: self.has_waited_enough.clone() })
     }
 
     fn sub_agents(&self, driver: &Arc<dyn ChildDriver>) -> Arc<dyn ua_dispatch::SubAgents> {

@@ -1,5 +1,8 @@
 //! Signals: the first asks to stop and lets effects finish, the second ends the process at once.
 //!
+//! What has come back and is in nobody's hands but this process's outlasts the drain time of a person's signal: nothing but a second one, or its
+//! own time, gives it up. A service manager that sent SIGTERM kills behind it, so there the drain time is all that there is.
+//!
 //! Durable runner, current state §4 (debounced interrupt checkpoint).
 //! Invariants: what a signal does waits for nothing that is said of it, nor for anything else of this process: a thread of its own listens, and
 //! what tells people runs on another. A terminal that went away or stands still keeps no process.
@@ -28,6 +31,15 @@ impl Default for DrainTimes {
     fn default() -> Self {
         Self { interrupt: Duration::from_secs(30), terminate: Duration::from_secs(8) }
     }
+}
+
+/// What a first signal leaves time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drain {
+    /// How long calls with an effect are waited for.
+    pub time: Duration,
+    /// Whether an answer that is stored nowhere is given up with them.
+    pub is_all: bool,
 }
 
 /// What SIGHUP is to a process.
@@ -71,8 +83,8 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Takes over SIGINT, SIGTERM and SIGHUP of this process, for ever, and turns them into `stop`: the first stops gently and, after the drain
-    /// time, at once. SIGHUP is left alone where `hang_up` says so. `first` is told that time, on a thread of its own. `again` is called on the
-    /// second, with it, and is expected to end the process.
+    /// time, waits for no call any longer, behind SIGTERM for nothing. SIGHUP is left alone where `hang_up` says so. `first` is told what there is
+    /// time for, on a thread of its own. `again` is called on the second, with it, and is expected to end the process.
     ///
     /// # Errors
     ///
@@ -82,7 +94,7 @@ impl Interrupts {
         drain: DrainTimes,
         env: Env,
         hang_up: HangUp,
-        first: impl FnOnce(Duration) + Send + 'static,
+        first: impl FnOnce(Drain) + Send + 'static,
         again: impl FnOnce(EndedBy) + Send + 'static,
     ) -> io::Result<()> {
         let (listens, is_listening) = channel();
@@ -128,25 +140,30 @@ impl Interrupts {
     }
 }
 
-/// Stops gently at the first signal, and at once after the drain time; ends at the second signal, and returns it.
+/// Stops gently at the first signal, and harder after the drain time; ends at the second signal, and returns it.
 async fn stopped_twice(
     mut next: impl AsyncFnMut() -> Asked,
     stop: &StopSignal,
     drain: DrainTimes,
     env: &Env,
-    first: impl FnOnce(Duration) + Send + 'static,
+    first: impl FnOnce(Drain) + Send + 'static,
 ) -> EndedBy {
-    let time = match next().await {
-        Asked::Interrupt | Asked::HangUp => drain.interrupt,
-        Asked::Terminate => drain.terminate,
+    let drain = match next().await {
+        Asked::Interrupt | Asked::HangUp => Drain { time: drain.interrupt, is_all: false },
+        Asked::Terminate => Drain { time: drain.terminate, is_all: true },
     };
     stop.stop_gently();
     // Whoever says it may fail, or wait for a reader for ever. Without a thread nobody is told, and the process stops all the same.
-    thread::Builder::new().name("ua-stopping".to_owned()).spawn(move || first(time)).ok();
+    thread::Builder::new().name("ua-stopping".to_owned()).spawn(move || first(drain)).ok();
     tokio::select! {
         biased;
         asked = next() => return asked.into(),
-        () = env.clock.sleep(time) => stop.stop_at_once(),
+        () = env.clock.sleep(drain.time) => {}
+    }
+    if drain.is_all {
+        stop.stop_at_once();
+    } else {
+        stop.give_up_calls();
     }
     next().await.into()
 }
@@ -155,9 +172,12 @@ async fn stopped_twice(
 mod tests {
     use super::*;
 
-    /// Watches these signals, with a `first` that does this. Says by what the process was to end, if the run was not stopped at once, and
-    /// after how long, by the clock.
-    async fn watched(signals: &[Asked], first: impl FnOnce(Duration) + Send + 'static) -> (Option<EndedBy>, Duration) {
+    /// Watches these signals, with a `first` that does this. Says by what the process was to end, if calls were not given up, after how long, by
+    /// the clock, and whether everything was.
+    async fn watched(
+        signals: &[Asked],
+        first: impl FnOnce(Drain) + Send + 'static,
+    ) -> (Option<EndedBy>, Duration, bool) {
         let (stop, env) = (StopSignal::default(), Env::simulated(1));
         let mut signals = signals.iter();
         let next = async || match signals.next() {
@@ -168,20 +188,22 @@ mod tests {
         let ends_by = tokio::select! {
             biased;
             by = stopped_twice(next, &stop, DrainTimes::default(), &env, first) => Some(by),
-            () = stop.stopping_at_once() => None,
+            () = stop.giving_up_calls() => None,
         };
         assert!(stop.is_stopping());
-        (ends_by, env.now().since(began))
+        (ends_by, env.now().since(began), stop.is_stopping_at_once())
     }
 
     #[tokio::test]
     async fn what_is_said_at_the_first_signal_keeps_neither_the_second_nor_the_drain_time() {
-        for (asked, time) in [(Asked::Interrupt, 30), (Asked::HangUp, 30), (Asked::Terminate, 8)] {
+        for (asked, time, is_all) in
+            [(Asked::Interrupt, 30, false), (Asked::HangUp, 30, false), (Asked::Terminate, 8, true)]
+        {
             let (never, until) = channel::<()>();
             let still = move |_| {
                 until.recv().ok();
             };
-            assert_eq!(watched(&[asked], still).await, (None, Duration::from_secs(time)));
+            assert_eq!(watched(&[asked], still).await, (None, Duration::from_secs(time), is_all));
             drop(never);
             // A second signal, where the first cannot be told of at all.
             for again in [Asked::Interrupt, Asked::HangUp, Asked::Terminate] {

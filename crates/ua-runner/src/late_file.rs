@@ -168,13 +168,23 @@ impl std::fmt::Debug for TellingLate {
 #[async_trait]
 impl LateReplies for TellingLate {
     async fn keep(&self, late: &LateReply) -> Result<(), String> {
-        self.late.keep(late).await.inspect_err(|why| {
-            let mut told = lock(&self.told);
-            if told.insert((late.tool_call_id.clone(), late.attempt)) {
-                let (call_id, said, why) = (late.tool_call_id.clone(), said(&late.reply), why.clone());
-                (self.watcher)(RunEvent::AnswerNotKept { call_id, said, why });
+        let kept = self.late.keep(late).await;
+        let (call_id, mut told) = (late.tool_call_id.clone(), lock(&self.told));
+        let attempt = (call_id.clone(), late.attempt);
+        match &kept {
+            Err(why) => {
+                if told.insert(attempt) {
+                    let (said, why) = (said(&late.reply), why.clone());
+                    (self.watcher)(RunEvent::AnswerNotKept { call_id, said, why });
+                }
             }
-        })
+            Ok(()) => {
+                if told.remove(&attempt) {
+                    (self.watcher)(RunEvent::AnswerKept { call_id });
+                }
+            }
+        }
+        kept
     }
 
     fn all(&self) -> Vec<LateReply> {
@@ -335,7 +345,11 @@ mod tests {
         std::fs::create_dir(missing.parent().unwrap()).unwrap();
         telling.keep(&late).await.unwrap();
         let told = told.lock().unwrap();
-        let [RunEvent::AnswerNotKept { call_id, said, why }] = told.as_slice() else { panic!("{told:?}") };
+        let [RunEvent::AnswerNotKept { call_id, said, why }, RunEvent::AnswerKept { call_id: kept }] = told.as_slice()
+        else {
+            panic!("{told:?}")
+        };
+        assert_eq!(kept, call_id);
         assert_eq!((call_id.as_str(), said.as_str()), ("call_1", "HTTP 200: sent as 7"));
         assert!(why.contains("No such file"), "{why}");
     }

@@ -76,7 +76,7 @@ pub use granular::{
 };
 pub use host::{boot_id, has_ended_here, may_be_driven, owner_stamp, process_is_alive, process_is_paused};
 pub use input_files::{InputFileError, input_file_now, place_input_files, take_input_files};
-pub use interrupt::{DrainTimes, HangUp, Interrupts};
+pub use interrupt::{Drain, DrainTimes, HangUp, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
 pub use late_file::LateFile;
 pub use lock::{LockError, RunLock};

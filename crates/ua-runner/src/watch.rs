@@ -143,6 +143,11 @@ pub enum RunEvent {
         /// Why it is not kept beside the database.
         why: String,
     },
+    /// An answer of which that was told is kept beside the database now.
+    AnswerKept {
+        /// The call.
+        call_id: CallId,
+    },
     /// The provider refused a request for one tool. The tool is not offered any more, and the model is asked again.
     ToolLeftOut {
         /// The turn asked for.

@@ -241,6 +241,22 @@ fn a_machine_whose_process_drives_a_run_is_not_forgotten() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// A worker is stopped in the middle of a run: nobody works on it until there is a worker again, and whoever looks is told that.
+#[test]
+fn a_run_that_a_stopped_worker_gave_back_waits_in_the_queue() {
+    let env = crate::env().with_forum();
+    let first = at_the_gate(&env);
+    first.signal(Signal::TERM);
+    until("it stops", || first.stderr().contains("no more runs are taken"));
+    open_the_gate(&env);
+    first.wait().code(0).says(&["another worker may take it"]);
+    assert_eq!((status(&env, "r"), state(&env, "r")), ("stopped".to_owned(), "ready".to_owned()));
+    let alone = "1 run waits in the queue: no worker is running; `ua worker` starts one";
+    env.run(&["status"]).code(0).shows(&[alone]);
+    let page = env.read("root/RESTART.md");
+    assert!(page.contains("It is in the queue: a worker resumes it by itself"), "{page}");
+}
+
 /// A worker has what a run needs (keys, a mail server), and a shell may not: more of a budget is given without driving the run there.
 #[test]
 fn a_budget_is_raised_for_the_worker_that_takes_the_run() {
@@ -250,6 +266,11 @@ fn a_budget_is_raised_for_the_worker_that_takes_the_run() {
     env.run(&["submit", &job, "--run-id", "r"]).code(0);
     env.run(&["worker", "--until-empty"]).says(&["`ua queue move r --max-turns +", "has a worker continue it"]);
     env.run(&["status"]).code(0).shows(&["stopped (budget): ua queue move r --max-turns +"]);
+    let page = env.read("root/RESTART.md");
+    assert!(
+        page.contains("Have a worker continue it with:") && page.contains("ua queue move r --max-turns +"),
+        "{page}"
+    );
     env.run(&["queue", "move", "r", "--max-turns", "nine"]).code(2);
     env.run(&["queue", "move", "r", "--max-turns", "+1", "--by", "Ada"]).code(0).says(&["max_turns is 2 now"]);
     assert_eq!(env.value("SELECT made_by FROM overrides WHERE run_id = 'r'"), "Ada as tester");

@@ -299,7 +299,7 @@ fn secret_in_words(stage: &Stage) -> anyhow::Result<Verdict> {
     world.set("ANTHROPIC_API_KEY", KEY);
     job(&world, &json!({"tools": {"builtin": false}}), &[])?;
     world.run(&["job", "job.json", "--run-id", "r"])?.must(0)?;
-    world.write("work/change.json", &json!({"prompt": format!("use {KEY}")}).to_string())?;
+    world.write("change.json", &json!({"prompt": format!("use {KEY}")}).to_string())?;
     let mut fell = Vec::new();
     for (door, args) in [
         ("the changes of a fork", &["fork", "r", "--job-overrides", "change.json"][..]),

@@ -17,7 +17,7 @@ use super::summary::{FOREIGN, ids_of, question_text};
 use crate::args::{not_empty, parse_ago};
 use crate::error::{HostError, OK};
 use crate::ids::shortened;
-use crate::output::{foreign_to, line, plain, print, print_exactly, print_json};
+use crate::output::{did, foreign_to, line, plain, print, print_exactly, print_json};
 use crate::people::is_attended;
 use crate::shown::Shown;
 use crate::view::{Answered, OpenQuestion};
@@ -458,5 +458,9 @@ pub(super) fn report(question: &QuestionRecord, choice: Option<&'static str>) ->
         return Ok(());
     }
     let (question_id, run_id) = (question.question_id.to_string(), question.run_id.to_string());
+    did(match choice {
+        Some(choice) => format!("question {question_id} is answered with {choice}"),
+        None => format!("question {question_id} was not answered"),
+    });
     print_json(&Answered { question_id: Some(question_id), run_id: Some(run_id), choice })
 }

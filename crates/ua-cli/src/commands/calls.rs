@@ -24,7 +24,7 @@ use super::probe::ProbeArgs;
 use crate::args::{not_empty, parse_ago};
 use crate::error::{FAILED, HostError, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{field, line, plain, print, print_exactly, print_json, print_table, tell};
+use crate::output::{did, field, line, plain, print, print_exactly, print_json, print_table, tell};
 use crate::people::is_attended;
 use crate::view::{AttemptShown, CallListed, CallRow, CallShown, Resolved};
 use crate::{complete, find, moment};
@@ -625,6 +625,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
         then = super::cancel::end_if_asked(host, &store, &question.run_id).await?.unwrap_or(then);
     }
     ua_host::home::close(store);
+    did(&then);
     if crate::terminal::is_json() {
         let (run_id, question_id) = (question.run_id.to_string(), Some(question.question_id.to_string()));
         let choice = Some(ua_resume::answers::word(question.kind, choice));
@@ -657,6 +658,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
     let store = host.home().open_from_anywhere()?;
     let (taken, then) = corrections::correct(host, &store, &seen, said).await?;
     ua_host::home::close(store);
+    did(&then);
     if crate::terminal::is_json() {
         let run_id = seen.run_id.to_string();
         print_json(&match taken {

@@ -26,7 +26,7 @@ use ua_store_sqlite::Restored;
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
 use crate::ids::{in_sentence, short};
-use crate::output::{print, print_json, tell};
+use crate::output::{did, print, print_json, say, tell};
 use crate::view::{DbAccepted, DbCopied, DbMigrated, DbRestored};
 use crate::{complete, find};
 
@@ -401,11 +401,8 @@ async fn migrate(home: &Home) -> Result<u8, HostError> {
     home.has_file()?;
     ua_host::home::close(home.open()?);
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
-    if crate::terminal::is_json() {
-        print_json(&DbMigrated { path: home.database().to_path_buf(), schema: health.schema })?;
-        return Ok(OK);
-    }
-    print(format!("{} has schema {}\n", home.database().display(), health.schema))?;
+    let words = format!("{} has schema {}\n", home.database().display(), health.schema);
+    say(&DbMigrated { path: home.database().to_path_buf(), schema: health.schema }, words)?;
     Ok(OK)
 }
 
@@ -431,11 +428,8 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
     }
     let bytes = ua_store_sqlite::backup(home.database(), &to)
         .map_err(|e| HostError::store("copy the database", &e).hint("the database itself was not touched"))?;
-    if crate::terminal::is_json() {
-        print_json(&DbCopied { file: to, bytes })?;
-        return Ok(OK);
-    }
-    print(format!("{bytes} bytes in {}\n", to.display()))?;
+    let words = format!("{bytes} bytes in {}\n", to.display());
+    say(&DbCopied { file: to, bytes }, words)?;
     Ok(OK)
 }
 
@@ -462,6 +456,8 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         home.note_database(&identity);
     }
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    let in_place = format!("{} is in place of {}", file.display(), home.database().display());
+    did(&in_place);
     if crate::terminal::is_json() {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
         print_json(&DbRestored {
@@ -475,7 +471,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
             lost_runs: restored.lost_runs.clone(),
         })?;
     } else {
-        print(format!("{} is in place of {}\n", file.display(), home.database().display()))?;
+        print(format!("{in_place}\n"))?;
     }
     if let Some(kept) = &restored.kept {
         tell(format!("what was there is kept as {}", kept.display()));

@@ -24,7 +24,7 @@ use ua_store::{
 use crate::args::parse_span;
 use crate::error::{FAILED, HostError, OK, STORAGE};
 use crate::ids::{in_sentence, short};
-use crate::output::{line, print, print_json, tell};
+use crate::output::{did, line, print, print_json, tell};
 use crate::people::is_attended;
 use crate::view::{RunDeleted, RunsDeleted};
 use crate::{complete, find};
@@ -150,6 +150,9 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         if let Some(store) = Arc::into_inner(store) {
             ua_host::home::close(store);
         }
+    }
+    if !args.dry_run {
+        did(format!("{} deleted", ua_core::counted(deleted.len(), "run")));
     }
     if crate::terminal::is_json() {
         print_json(&RunsDeleted { dry_run: args.dry_run, deleted })?;

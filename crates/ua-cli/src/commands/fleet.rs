@@ -27,7 +27,7 @@ use super::accept;
 use crate::args::{BudgetArgs, LaunchArgs, not_empty, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{field, json_line, line, print, print_json, print_on, print_table, say, tell};
+use crate::output::{did, field, json_line, line, print, print_json, print_on, print_table, say, tell};
 use crate::people::AtTerminal;
 use crate::shown::Shown;
 use crate::under_way::Driven;
@@ -335,6 +335,11 @@ fn not_taken(asked: &QueueOptions, has_time: bool, entry: &QueueEntry) -> Option
 /// Shows a run that was stored, or the one that was there.
 pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: Timestamp) -> Result<(), HostError> {
     let entry = submitted.entry.as_ref();
+    let run = crate::ids::short(submitted.run.run_id.as_str());
+    did(match entry {
+        Some(entry) => format!("run {run} is queued in {}: `ua queue list` shows it", entry.options.queue),
+        None => format!("run {run} of this job had already ended: `ua runs show {run}` shows it"),
+    });
     if crate::terminal::is_json() {
         return print_json(&RunSubmitted {
             run_id: submitted.run.run_id.to_string(),
@@ -374,9 +379,9 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
     let driven = Arc::new(Driven::new(host.env().clone()));
     let is_quiet = args.quiet || crate::terminal::is_json();
     let [at_first, at_last] = [driven.clone(), driven.clone()];
-    let first = move |patience| {
+    let first = move |drain| {
         if !is_quiet {
-            let words = at_first.stopping(patience);
+            let words = at_first.stopping(drain);
             crate::terminal::leave_the_echo();
             tell(words);
         }
@@ -551,6 +556,7 @@ async fn move_all(host: &Host, runs: &[RunId], to: &To) -> Result<(), HostError>
         }
     }
     if crate::terminal::is_json() && (failed.is_none() || !rows.is_empty()) {
+        did(format!("{} moved: `ua queue list` shows where they are", ua_core::counted(rows.len(), "run")));
         print_json(&rows)?;
     }
     failed.map_or(Ok(()), Err)
@@ -570,11 +576,13 @@ async fn moved(host: &Host, run: &RunId, to: &To, all: &[RunId]) -> Result<Queue
     };
     let queue = &moved.options.queue;
     if !crate::terminal::is_json() {
-        print(if moved.state == QueueState::Claimed {
-            format!("{} was taken by a worker\n", moved.run_id)
+        let words = if moved.state == QueueState::Claimed {
+            format!("{} was taken by a worker", moved.run_id)
         } else {
-            format!("{} waits in {queue} with priority {}\n", moved.run_id, moved.options.priority)
-        })?;
+            format!("{} waits in {queue} with priority {}", moved.run_id, moved.options.priority)
+        };
+        did(&words);
+        print(format!("{words}\n"))?;
     }
     if let Some(warning) = fleet::queue_of_move(host, queue, &moved.run_id).await? {
         tell(crate::ids::in_sentence(&warning).as_ref());

@@ -19,7 +19,7 @@ use crate::args::not_empty;
 use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
-use crate::output::{line, plain, print, print_exactly, print_json, print_table, say, wrapped};
+use crate::output::{did, line, plain, print, print_exactly, print_json, print_table, say, wrapped};
 use crate::view::{
     GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted,
     GatewayStatus, GatewayStopped, GatewayToken, OpenQuestion,
@@ -347,6 +347,8 @@ fn token(host: &Host, named: Option<&Path>, client: Option<&str>, remove: bool) 
             "no client can use a token yet: `listen` in gateway.toml is the address for clients over HTTP, and it is not set",
         );
     }
+    let take_back = PrintedCommand::of("ua gateway token --remove").word(client).in_code();
+    did(format!("a token of {client} was made, which nobody has read: {take_back} takes it back"));
     if crate::terminal::is_json() {
         return print_json(&GatewayToken { client: client.to_owned(), token: Some(token), is_valid: true });
     }
@@ -389,6 +391,11 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
         gateway::uninstall(&root, &file, servers, dry_run)?
     };
     let untrusted = trust_ended(settings, &file, &edited.changes, dry_run);
+    let is_written =
+        edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
+    if is_written && !dry_run {
+        did(format!("{} is changed", file.display()));
+    }
     if entries.json {
         let entry = |change: &gateway::Change| GatewayEntry {
             server: change.server.clone(),
@@ -446,16 +453,14 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
     let width = rows.iter().map(|(server, _)| server.chars().count()).max().unwrap_or_default();
     let lines = rows.iter().map(|(server, what)| format!("  {server:<width$}  {}\n", wrapped(what, width + 4)));
     print(lines.collect::<String>())?;
-    let is_changed =
-        edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
-    if is_changed && !untrusted.is_empty() {
+    if is_written && !untrusted.is_empty() {
         let names: Vec<String> = untrusted.iter().map(|server| format!("`{}`", line(server, 60))).collect();
         let (these, trust) = (names.join(", "), PrintedCommand::of("ua trust").word(&file).in_code());
         let uses = if dry_run { "would not use" } else { "does not use" };
         let note = format!("`ua` itself {uses} {these} before you trust the changed entry: {trust}.");
         print(format!("{}\n", wrapped(&note, 0)))?;
     }
-    if !is_changed || dry_run {
+    if !is_written || dry_run {
         return Ok(());
     }
     let names_database = install && settings.of_environment("UA_DATABASE_URL").is_some();

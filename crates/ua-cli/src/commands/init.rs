@@ -7,7 +7,7 @@ use ua_files::Folder;
 use ua_host::placed::refuse_leading_out;
 
 use crate::error::{HostError, OK};
-use crate::output::{plain, print, print_json};
+use crate::output::{did, plain, print, print_json};
 use crate::view::ProjectMade;
 
 /// `ua init`.
@@ -55,6 +55,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     for (name, _, text) in FILES {
         folder.replace(name, text.as_bytes()).map_err(|e| fail("write to", e))?;
     }
+    did(format!("the files were created in {place}"));
     if crate::terminal::is_json() {
         let files = FILES.iter().map(|(name, ..)| args.dir.join(name)).collect();
         print_json(&ProjectMade { dir: args.dir.clone(), files })?;

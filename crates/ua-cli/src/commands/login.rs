@@ -11,7 +11,7 @@ use ua_host::logins::LoginEntry;
 
 use crate::args::not_empty;
 use crate::error::{HostError, OK};
-use crate::output::{plain, print, print_json, print_table, tell};
+use crate::output::{did, plain, print, print_json, print_table, say, tell};
 use crate::people::is_attended;
 use crate::prompt::{Left, ask_line, call_off};
 use crate::view::{LoggedOut, LoginRow};
@@ -125,6 +125,7 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
     };
     call_off(); // nobody needs to paste anything any more
     let logged_in = logged_in?;
+    did(format!("the login to `{server}` is kept: `ua login --list` shows it"));
     if crate::terminal::is_json() {
         list(host)?;
         return Ok(OK);
@@ -141,11 +142,8 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
 
 pub(crate) fn end(host: &Host, args: &LogoutArgs) -> Result<u8, HostError> {
     let addresses = login::log_out(host, &args.server)?;
-    if crate::terminal::is_json() {
-        print_json(&LoggedOut { server: args.server.clone(), addresses })?;
-        return Ok(OK);
-    }
-    print(format!("the login to `{}` is forgotten ({})\n", plain(&args.server), plain(&addresses.join(", "))))?;
+    let words = format!("the login to `{}` is forgotten ({})\n", plain(&args.server), plain(&addresses.join(", ")));
+    say(&LoggedOut { server: args.server.clone(), addresses }, words)?;
     Ok(OK)
 }
 

@@ -10,7 +10,7 @@ use ua_store::{BlobPrune, BlobPruned, RunStore};
 
 use crate::args::parse_span;
 use crate::error::{HostError, OK};
-use crate::output::{print, print_json};
+use crate::output::{did, print, print_json};
 
 /// `ua db prune`.
 #[derive(Debug, Args)]
@@ -58,6 +58,9 @@ pub(crate) async fn run(home: &Home, args: &PruneArgs) -> Result<u8, HostError> 
         let store = home.open_from_anywhere()?;
         pruned = store.prune_blobs(prune.clone()).await.map_err(|e| fail(&e))?;
         ua_host::home::close(store);
+    }
+    if !args.dry_run {
+        did(in_words(&pruned, &prune));
     }
     if args.json {
         print_json(&as_json(&pruned, &prune))?;

@@ -23,7 +23,7 @@ use super::{cancel, gateway, pins, summary};
 use crate::args::{not_empty, parse_ago};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{field, line, print, print_json, print_table};
+use crate::output::{did, field, line, print, print_json, print_table};
 use crate::view::{RunCancelled, RunRow, RunShown};
 use crate::{complete, find, listings, moment};
 
@@ -535,6 +535,11 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     let left = if has_ended { cancel::left_unknown(&store, &found).await? } else { String::new() };
     ua_host::home::close(store);
     if crate::terminal::is_json() {
+        did(if has_ended {
+            format!("run {} is cancelled", found.run_id)
+        } else {
+            format!("run {} is to end", found.run_id)
+        });
         print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven, status: now.status.to_string() })?;
     }
     let run = short(found.run_id.as_str());

@@ -8,7 +8,7 @@ use ua_host::standing::standings;
 use ua_host::{Host, gateway, questions};
 use ua_resume::{Commands, NextStep, Standing};
 use ua_runner::UsageSummary;
-use ua_store::{Keep, RunHead, RunQuery, RunStore as _, Store as _};
+use ua_store::{FleetStore as _, Keep, QueueState, RunHead, RunQuery, RunStore as _, Store as _};
 
 use super::schedule::Fleet;
 use crate::error::{HostError, OK};
@@ -154,6 +154,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
     let standings = standings(home, &store, &open).await?;
     let mut blocked = super::fleet::blocked(host).await?;
     let mut shown = StatusShown::default();
+    let mut queued = 0;
     for head in &ended {
         let usage = usage(&store, head).await?;
         add(&mut shown.cost_of_ended, &usage.cost);
@@ -182,6 +183,10 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
         let resume_with =
             if is_session { String::new() } else { ua_host::restart::next_command_there(home, &store, &run).await?.1 };
         let is_stopped = head.status == RunStatus::Stopped;
+        // What stopped in the middle of its work and was given back waits for a worker like what was never begun.
+        let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+        let is_for_a_worker = entry.is_some_and(|entry| entry.state != QueueState::Parked) && !standing.is_driven();
+        queued += usize::from(is_for_a_worker);
         let mut waits_for_a_resume = standing.waits_for_a_resume() && !is_session;
         let waits = ua_host::waits::of_run(home, &store, &run).await.map(|wait| wait.in_words());
         let blocked = match blocked.remove(&head.run_id) {
@@ -213,7 +218,6 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
     }
     shown.questions = OpenQuestion::all(&store, &questions::open(&store, None).await?).await?;
     ua_host::home::close(store);
-    let queued = shown.runs.iter().filter(|run| run.run.status == RunStatus::Queued && !run.waits_for_a_resume).count();
     let is_full = ua_host::fleet::disk_is_full(home.root())
         .map(|why| format!("{}; no worker takes a run before there is room", plain(&why)));
     let now = host.env().now();

@@ -45,6 +45,21 @@ pub(crate) fn print(
     write_out(text((next.0, &next.1), records, &Standing::of(run.status, run.stop_reason, around), asked))
 }
 
+/// What a run came to, as a clause, with the command that shows it.
+pub(crate) fn what_it_came_to(run: &RunRecord) -> String {
+    let id = short(run.run_id.as_str());
+    let how = match run.status {
+        RunStatus::Succeeded => "succeeded".to_owned(),
+        RunStatus::Failed => "failed".to_owned(),
+        RunStatus::Cancelled => "was cancelled".to_owned(),
+        RunStatus::WaitingForHuman => "waits for a person".to_owned(),
+        RunStatus::Queued | RunStatus::Running | RunStatus::Stopped => {
+            format!("is {}", Standing::Stored(run.status, run.stop_reason))
+        }
+    };
+    format!("run {id} {how}: `ua runs show {id}` shows it")
+}
+
 /// The same for a machine.
 fn ended(records: &RunRecords, fork: Option<ForkShown>) -> RunEnded {
     let run = &records.run;

@@ -14,7 +14,7 @@ use ua_host::{Host, Settings};
 use ua_mcp::Reach;
 
 use crate::error::{FAILED, HostError, OK};
-use crate::output::{plain, print, print_json, print_table, tell};
+use crate::output::{did, plain, print, print_json, print_table, tell};
 use crate::people::is_attended;
 use crate::prompt::{AtSignal, Left, confirm};
 use crate::view::TrustRow;
@@ -87,6 +87,12 @@ fn say(text: &str) -> Result<(), HostError> {
     print(text)
 }
 
+/// The same of what was done.
+fn say_done(text: &str) -> Result<(), HostError> {
+    did(text);
+    say(text)
+}
+
 async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     let path = args.file.clone().unwrap_or_else(|| PathBuf::from(PROJECT_FILE));
     if args.revoke {
@@ -134,7 +140,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         return Ok(FAILED);
     }
     let count = trust::remember(host, &file, unknown)?;
-    say(&format!("trusted: {count}, in their current form\n", count = ua_core::counted(count, "server")))?;
+    say_done(&format!("trusted: {count}, in their current form\n", count = ua_core::counted(count, "server")))?;
     if args.trust_annotations || (!args.yes && ask_about_annotations().await?) {
         return believe(host, &file, &config.servers);
     }
@@ -178,12 +184,12 @@ fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
         return Err(HostError::usage(format!("{file} is not trusted, so nothing was revoked")).hint(hint));
     }
     if had_runs {
-        say(&format!("no longer trusted: the runs in {file}\n"))?;
+        say_done(&format!("no longer trusted: the runs in {file}\n"))?;
     }
     if count > 0 && is_policy(path) {
-        say(&format!("{file} is no longer trusted\n"))?;
+        say_done(&format!("{file} is no longer trusted\n"))?;
     } else if count > 0 {
-        say(&format!("no longer trusted: {count} of {file}\n", count = ua_core::counted(count, "server")))?;
+        say_done(&format!("no longer trusted: {count} of {file}\n", count = ua_core::counted(count, "server")))?;
     }
     Ok(OK)
 }
@@ -201,7 +207,7 @@ async fn decide_about_runs(host: &Host, args: &TrustArgs, path: &Path) -> Result
         return Ok(FAILED);
     }
     Home::adopt(host.settings(), path)?;
-    say(&format!("trusted: the runs in {folder}\n"))?;
+    say_done(&format!("trusted: the runs in {folder}\n"))?;
     Ok(OK)
 }
 
@@ -243,7 +249,7 @@ async fn decide_about_policy(host: &Host, args: &TrustArgs, path: &Path) -> Resu
         return Ok(FAILED);
     }
     policy::remember(host, path, &review)?;
-    say(&format!("trusted: {file}, in its current form\n"))?;
+    say_done(&format!("trusted: {file}, in its current form\n"))?;
     Ok(OK)
 }
 

@@ -576,7 +576,7 @@ impl Worker {
         }
         tokio::select! {
             _ = &mut timetable => {}
-            () = self.stop.stopping_at_once() => timetable.abort(),
+            () = self.stop.giving_up_calls() => timetable.abort(),
         }
         if let Err(error) = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() }).await {
             tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
@@ -784,6 +784,7 @@ impl Worker {
                 }
             }
         }
+        let is_parked = matches!(release, Release::Parked { .. });
         let change = FleetChange::Release { worker: self.record.worker.clone(), run: run.clone(), release };
         let mut pause = POLL;
         while let Err(error) = self.store.fleet(change.clone()).await {
@@ -791,11 +792,15 @@ impl Worker {
             tokio::select! {
                 () = self.env().clock.sleep(pause) => {}
                 // Others take what a worker leaves that has ended.
-                () = self.stop.stopping_at_once() => return,
+                () = self.stop.giving_up_calls() => return,
             }
             pause = (pause * 2).min(RENEWAL);
         }
         self.holds.remove(&run);
+        // The page that was written when the run was put down knew it as in the hands of a worker, which goes on by itself.
+        if is_parked {
+            crate::restart::write(self.host.home(), &self.store).await;
+        }
     }
 
     async fn drive(&self, entry: &QueueEntry) -> Release {
@@ -887,7 +892,7 @@ impl Worker {
         // While the database does not answer, nothing is learnt about the run.
         let answers = found.is_ok();
         match driven {
-            Ok(Ending::Succeeded | Ending::Failed) => {
+            Ok(Ending::Succeeded | Ending::Failed | Ending::NotShown) => {
                 self.refusals.forget(id);
                 let ended = status.map_or_else(|| "ended".to_owned(), |status| status.to_string());
                 self.say_of(Did::Ended, id, status, &format!("run {id}: {ended}"));
@@ -1158,7 +1163,7 @@ impl Writes {
         let mut state = self.health.state();
         if matches!(event, RunEvent::DatabaseBusy { .. } | RunEvent::DatabaseFull { .. }) {
             state.waiting_writes.entry(self.run.clone()).or_insert(now);
-        } else {
+        } else if !crate::waits::tells_of_answers(event) {
             state.waiting_writes.remove(&self.run);
         }
     }

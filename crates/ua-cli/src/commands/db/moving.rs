@@ -8,7 +8,7 @@ use ua_store_postgres::{Filling, PostgresConfig};
 use ua_store_sqlite::{Copying, Departure, Standing, UnderWay};
 
 use crate::error::{HostError, OK};
-use crate::output::{print, print_json, tell};
+use crate::output::{say, tell};
 use crate::view::{DbMoved, DbTakenBack};
 
 /// Rows that are sent at once.
@@ -176,25 +176,22 @@ fn finished(home: &Home, server: &PostgresConfig, under_way: UnderWay, rows: u64
             .hint(format!("everything is in the {}; give the command again once that is corrected", server.shown()))
     })?;
     home.forget_the_server()?;
-    if crate::terminal::is_json() {
-        print_json(&DbMoved { path: server.shown().into(), rows, kept })?;
-        return Ok(OK);
-    }
-    if rows == 0 {
-        print(format!("everything is in the {}: an earlier copy had arrived\n", server.shown()))?;
+    let words = if rows == 0 {
+        format!("everything is in the {}: an earlier copy had arrived\n", server.shown())
     } else {
-        print(format!("{rows} rows are in the {}\n", server.shown()))?;
+        format!("{rows} rows are in the {}\n", server.shown())
+    };
+    say(&DbMoved { path: server.shown().into(), rows, kept: kept.clone() }, words)?;
+    if crate::terminal::is_json() {
+        return Ok(OK);
     }
     tell(format!("the file is kept as {}; every command needs the URL of the server from now on", kept.display()));
     Ok(OK)
 }
 
 fn taken_back(file: &Path, was_leaving: bool) -> Result<u8, HostError> {
-    if crate::terminal::is_json() {
-        print_json(&DbTakenBack { path: file.to_path_buf(), was_leaving })?;
-        return Ok(OK);
-    }
     let what = if was_leaving { "is in use again" } else { "was not being moved; nothing was changed" };
-    print(format!("{} {what}\n", file.display()))?;
+    let words = format!("{} {what}\n", file.display());
+    say(&DbTakenBack { path: file.to_path_buf(), was_leaving }, words)?;
     Ok(OK)
 }

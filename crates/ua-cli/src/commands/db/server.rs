@@ -9,7 +9,7 @@ use ua_store_postgres::{PostgresConfig, PostgresStore};
 use super::DbCommand;
 use super::{OfRun, moving, violations};
 use crate::error::{HostError, OK, STORAGE};
-use crate::output::{plain, print, print_json, tell};
+use crate::output::{plain, print, print_json, say, tell};
 use crate::view::DbMigrated;
 
 pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand) -> Result<u8, HostError> {
@@ -37,11 +37,8 @@ pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand
 async fn migrate(server: &PostgresConfig) -> Result<u8, HostError> {
     let schema = ua_store_postgres::migrate(server).await;
     let schema = schema.map_err(|e| HostError::store("bring the database up to date", &e))?.into();
-    if crate::terminal::is_json() {
-        print_json(&DbMigrated { path: server.shown().into(), schema })?;
-    } else {
-        print(format!("{} has schema {schema}\n", server.shown()))?;
-    }
+    let words = format!("{} has schema {schema}\n", server.shown());
+    say(&DbMigrated { path: server.shown().into(), schema }, words)?;
     Ok(OK)
 }
 
