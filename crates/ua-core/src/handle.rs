@@ -1,13 +1,18 @@
-//! What an attempt goes on with when a tool answers before it is done: a task to ask again, or a question to answer first.
+//! What an attempt goes on with when a tool answers before it is done: a task to ask again, a question to answer first, or a run of the program
+//! that does its work and cannot continue now.
 //!
 //! MCP Tasks and MCP input-required rounds; Durable Jobs v1 spec §8.3. A handle is stored with its attempt before anything is
-//! done with it. Invariants: a call with a handle is gone on with and never called again; a handle whose answer may have left us is
-//! no handle any more, and the call is in doubt like any other.
+//! done with it. Invariants: a call with a handle is gone on with and never sent again, but for a function of the program whose work another
+//! run does, which is called again under its key; a handle whose answer may have left us is no handle any more, and the call is in doubt like any
+//! other.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::id::{QuestionId, RunId};
+use crate::status::RunStop;
 
 /// How a call that a tool did not finish at once is gone on with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +29,30 @@ pub struct Handle {
     /// The process of the tool server that it was last gone on with, when that is not the one it was sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<String>,
+    /// The run that does its work, where a tool of the program said so. Nothing is at work on the call then, and nobody asks how it is getting on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits: Option<AwaitedRun>,
+}
+
+/// A run that does the work of a call of another one, and cannot continue before somebody did something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwaitedRun {
+    /// The run.
+    pub run_id: RunId,
+    /// The question of that run that a person has to answer; none where it stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<QuestionId>,
+    /// What the run above stops for, where there is no question that could be answered.
+    pub reason: RunStop,
+    /// In words.
+    pub detail: String,
+}
+
+impl AwaitedRun {
+    /// The handle of a call whose work that run does.
+    pub fn into_handle(self) -> Handle {
+        Handle { task: Some(self.run_id.to_string()), awaits: Some(self), ..Handle::default() }
+    }
 }
 
 /// What a tool asked for in the middle of a call.
@@ -161,8 +190,14 @@ mod tests {
     #[test]
     fn a_handle_outlives_its_process_until_answers_may_have_left() {
         let task = Handle { task: Some("t".into()), ..Handle::default() };
+        let (run_id, question) = (RunId::parse("r").unwrap(), QuestionId::parse("q_1").unwrap());
+        let detail = "it waits".to_owned();
+        let run = AwaitedRun { run_id, question: Some(question), reason: RunStop::Interrupt, detail }.into_handle();
+        let stored = serde_json::to_value(&run).unwrap();
+        assert_eq!(serde_json::from_value::<Handle>(stored).unwrap(), run);
         let cases = [
             (task, true),
+            (run, true),
             (asking(false, false, None), true),
             (asking(false, true, None), false),
             (asking(true, false, None), false),

@@ -85,7 +85,7 @@ pub use fingerprint::{
 };
 pub use form::{FieldKind, default_of};
 pub use half_character::{HalfCharacter, half_characters};
-pub use handle::{ElicitAnswer, FIELD_ORDER, Handle, Input, fields, is_by_address, missing, with_defaults};
+pub use handle::{AwaitedRun, ElicitAnswer, FIELD_ORDER, Handle, Input, fields, is_by_address, missing, with_defaults};
 pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use input_file::{INPUT_FOLDER, InputFile, TakenFile};

@@ -220,6 +220,9 @@ impl Redactor {
                 // What is shown to a person.
                 let requests = handle.input.iter_mut().flat_map(|input| input.requests.values_mut());
                 requests.for_each(|request| self.json(request));
+                if let Some(awaited) = &mut handle.awaits {
+                    self.own(&mut awaited.detail);
+                }
             }
         }
         outcome
@@ -230,7 +233,8 @@ impl Redactor {
         let input = handle.input.as_ref();
         let requests: Vec<&String> = input.into_iter().flat_map(|input| input.requests.keys()).collect();
         let state = input.and_then(|input| input.state.as_ref());
-        let names = json!([handle.task, handle.place, handle.generation, requests, state]);
+        let question = handle.awaits.as_ref().and_then(|awaited| awaited.question.as_ref());
+        let names = json!([handle.task, handle.place, handle.generation, requests, state, question]);
         let mut without = names.clone();
         self.json(&mut without);
         let named = || self.found_in(&names.to_string()).unwrap_or_else(|| "a secret".to_owned());
@@ -314,6 +318,13 @@ mod tests {
         };
         assert_eq!((&kept.task, &kept.place), (&plain.task, &plain.place));
         assert_eq!(kept.input.unwrap().requests["0"]["params"]["message"], "say [secret KEY]");
+        let awaits = |run: &str| {
+            let run_id = crate::RunId::parse(run).unwrap();
+            let (reason, detail) = (crate::RunStop::Budget, "run r: sk-canary-1".to_owned());
+            crate::AwaitedRun { run_id, question: None, reason, detail }.into_handle()
+        };
+        let Outcome::Continues(kept) = redactor().outcome(Outcome::Continues(Box::new(awaits("r")))) else { panic!() };
+        assert_eq!(kept.awaits.unwrap().detail, "run r: [secret KEY]");
         for handle in [
             with("sk-canary-1", json!({}), "0", None),
             with("c2stY2FuYXJ5LTE=", json!({}), "0", None),
@@ -321,6 +332,7 @@ mod tests {
             with("t", json!({}), "sk-canary-1", None),
             with("t", json!({}), "0", Some("{\"t\": \"sk-canary-1\"}")),
             Handle { generation: Some("sk-canary-1".to_owned()), ..Handle::default() },
+            awaits("sk-canary-1"),
         ] {
             let outcome = redactor().outcome(Outcome::Continues(Box::new(handle.clone())));
             let Outcome::Lost { why } = outcome else { panic!("{handle:?}: {outcome:?}") };

@@ -76,8 +76,8 @@ pub enum Dispatched {
     Settled(Box<CallRecord>),
     /// A person has to decide first.
     Held(Box<QuestionRecord>),
-    /// It is a task whose child run stopped for a reason that a resume may lift, and both go on then; or it would have to wait for longer than what
-    /// is left of the run's time.
+    /// It is a task whose child run stopped for a reason that a resume may lift, or its tool says so of a run that does its work, and both go on then;
+    /// or it would have to wait for longer than what is left of the run's time.
     Parked {
         /// The reason.
         reason: RunStop,
@@ -341,6 +341,7 @@ impl Dispatcher {
                 self.ledger.flush(id).await?; // files are read: that may take a while
             }
             let facts = Facts { has_waited: looks == 0, ..self.facts(&call)? };
+            let is_as_planned = facts.since_planned == SincePlanned::Same;
             let at_once = planned.take().and_then(|call| self.ledger.admit_planned(&call, &facts));
             let admission = match at_once {
                 Some(admission) => admission,
@@ -373,7 +374,7 @@ impl Dispatcher {
                     drop(continued); // it keeps its handle
                     return Ok(Dispatched::Stopped);
                 }
-                Admission::Continues(continued) => Box::pin(self.take_up(*continued, stop)).await?,
+                Admission::Continues(continued) => Box::pin(self.take_up(*continued, is_as_planned, stop)).await?,
                 Admission::Ongoing(permit) => {
                     drop(turn); // it has one of its own
                     return Box::pin(self.carry_on_task(*permit, stop)).await;
@@ -468,6 +469,7 @@ impl Dispatcher {
                     self.tell(CallProgress::Held { question: question.clone() });
                     return Ok(Dispatched::Held(question));
                 }
+                LongCallOutcome::Parked { reason, detail } => return Ok(Dispatched::Parked { reason, detail }),
                 LongCallOutcome::Stopped => return Ok(Dispatched::Stopped),
                 LongCallOutcome::Elsewhere(error) => {
                     readmissions += 1;

@@ -15,7 +15,10 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
-use ua_core::{CallId, Destination, Env, IdempotencyKey, Outcome, RawReply, RunId, Timestamp, ToolName, ToolSpec};
+use ua_core::{
+    AwaitedRun, CallId, CallPolicy, Destination, Env, Handle, IdempotencyKey, OnUnknown, Outcome, RawReply, RunId,
+    Timestamp, ToolName, ToolSpec,
+};
 use ua_ledger::{Enquiry, Permit};
 
 use crate::enforce::{Payload, verify_key};
@@ -71,6 +74,9 @@ pub enum LocalFailure {
     Reported(String),
     /// Nobody knows whether it happened. The call is settled by its `on_unknown` policy, which by default asks a person.
     Unknown(String),
+    /// Another run does its work, and waits for a person or stopped. The run of the call waits with it, and the tool is called again, under the same
+    /// key, when that run is resumed. Only of a tool that may be called again: of any other nobody knows what it did before.
+    Waits(Box<AwaitedRun>),
 }
 
 impl From<String> for LocalFailure {
@@ -155,10 +161,9 @@ impl LocalTools {
             Ok(Ok(value)) => Outcome::Raw(RawReply::ToolResult { result: result_of(value) }),
             Ok(Err(LocalFailure::NotDone(why))) => Outcome::NotSent { why },
             Ok(Err(LocalFailure::Refused(why))) => Outcome::Raw(RawReply::Refused { why }),
-            Ok(Err(LocalFailure::Reported(why))) => Outcome::Raw(RawReply::ToolResult {
-                result: json!({"content": [{"type": "text", "text": why}], "isError": true}),
-            }),
+            Ok(Err(LocalFailure::Reported(why))) => Outcome::Raw(RawReply::ToolResult { result: reported(&why) }),
             Ok(Err(LocalFailure::Unknown(why))) => Outcome::Lost { why },
+            Ok(Err(LocalFailure::Waits(run))) => Outcome::Continues(Box::new(run.into_handle())),
             Err(panic) => {
                 let said = panic.downcast_ref::<String>().map(String::as_str);
                 let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why");
@@ -166,6 +171,34 @@ impl LocalTools {
             }
         }
     }
+}
+
+/// Whether a tool may be called once more before anybody knows what its first call did.
+fn may_be_called_again(policy: &CallPolicy) -> bool {
+    !policy.class.has_effect() || matches!(policy.on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed)
+}
+
+/// What a call in doubt says whose tool waits for a run, and is not to be called again.
+fn not_again(handle: &Handle) -> String {
+    let run = handle.awaits.as_ref();
+    let detail = run.map_or_else(String::new, |run| format!(": {}", run.detail));
+    format!(
+        "{}{detail}; a tool that does its work in another run is called again then, so it has to take a key",
+        of_its_run(handle)
+    )
+}
+
+/// That a run did the work of a call, which may have come far, as a clause.
+fn of_its_run(handle: &Handle) -> String {
+    match &handle.awaits {
+        Some(awaited) => format!("run {} does its work, and waits or stopped", awaited.run_id),
+        None => "it was under way".to_owned(),
+    }
+}
+
+/// An error as a tool says it.
+fn reported(why: &str) -> Value {
+    json!({"content": [{"type": "text", "text": why}], "isError": true})
 }
 
 /// A value in the form of an MCP tool result, which the ledger knows to read.
@@ -230,12 +263,39 @@ impl ToolTransport for LocalTools {
             idempotency_key: permit.key().clone(),
         };
         let call = LocalCall { name: permit.name().clone(), arguments, permitted: Some(permitted) };
-        let Some(timeout) = permit.call().policy.timeout else { return Self::call(tool, call).await };
-        tokio::select! {
-            biased;
-            outcome = Self::call(tool, call) => outcome,
-            () = self.env.clock.sleep(timeout) => Outcome::Lost { why: format!("it did not answer within {timeout:?}") },
+        let policy = &permit.call().policy;
+        let outcome = match policy.timeout {
+            None => Self::call(tool, call).await,
+            Some(timeout) => tokio::select! {
+                biased;
+                outcome = Self::call(tool, call) => outcome,
+                () = self.env.clock.sleep(timeout) => {
+                    Outcome::Lost { why: format!("it did not answer within {timeout:?}") }
+                }
+            },
+        };
+        match outcome {
+            Outcome::Continues(handle) if !may_be_called_again(policy) => Outcome::Lost { why: not_again(&handle) },
+            outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => {
+                outcome
+            }
         }
+    }
+
+    /// Calls the tool again, whose work another run does: under the same key it is the same work, which that run takes up where it stands.
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        if self.find(permit.name()).is_none() {
+            let why = format!("there is no tool `{}` any more, {}", permit.name().tool, of_its_run(handle));
+            return Ok(Outcome::Lost { why });
+        }
+        Ok(match self.invoke(permit).await {
+            // What that run did before is not undone by a tool that does nothing now.
+            Outcome::NotSent { why } => Outcome::Lost { why: format!("{why}; {}", of_its_run(handle)) },
+            Outcome::Raw(RawReply::Refused { why }) => {
+                Outcome::Raw(RawReply::ToolResult { result: reported(&format!("{why} ({})", of_its_run(handle))) })
+            }
+            outcome @ (Outcome::Lost { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => outcome,
+        })
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {

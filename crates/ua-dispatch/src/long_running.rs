@@ -5,11 +5,15 @@
 //! earlier process left. Invariants: the call itself is never sent again; a task is asked until it ends, however many processes that
 //! takes; what a tool asks for is answered by a person's row or declined, never by a model.
 //!
-//! Proved by: `ua-runner/tests/it/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
+//! A call whose work another run does ([`AwaitedRun`]) waits with that run: nobody asks how it is getting on. The next drive calls its tool again,
+//! which takes that run up. That is no new attempt, and so only for what would be sent again by itself, under what is said of its tool now: any other
+//! call is in doubt then.
+//!
+//! Proved by: `ua-runner/tests/it/crash_anywhere/handles.rs`, `ua-sdk/tests/sdk/within.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
 
 use std::time::Duration;
 
-use ua_core::{CallStatus, ElicitAnswer, Handle, Outcome, Timestamp};
+use ua_core::{AwaitedRun, CallStatus, ElicitAnswer, Handle, Outcome, RunStop, Timestamp};
 use ua_ledger::{Continued, Elicited, HandedOver, LedgerError, Permit, is_another_place};
 use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RunStore, Store};
 
@@ -47,6 +51,13 @@ pub(crate) enum LongCallOutcome {
     Ended(Box<Permit>, Outcome),
     /// A person has to answer first; the attempt keeps its handle.
     Held(Box<QuestionRecord>),
+    /// The run that does its work stopped; the attempt keeps its handle.
+    Parked {
+        /// The reason.
+        reason: RunStop,
+        /// In words.
+        detail: String,
+    },
     /// A stop was asked for, or the run's end; the attempt keeps its handle.
     Stopped,
     /// Its server became another one meanwhile: the call has to be judged anew. The attempt keeps its handle.
@@ -61,18 +72,78 @@ impl Dispatcher {
         self
     }
 
-    /// Goes on with a call that an earlier process, or this one before it asked a person, left running.
+    /// Goes on with a call that an earlier process, or this one before it asked a person, left running. `is_as_planned`: what is said of its tool now
+    /// asks for nothing more than what it was planned under.
     pub(crate) async fn take_up(
         &self,
         continued: Continued,
+        is_as_planned: bool,
         stop: &StopSignal,
     ) -> Result<LongCallOutcome, DispatchError> {
         let (permit, handle, started_at) = self.ledger.permit_again(continued);
+        if let Some(awaited) = &handle.awaits
+            && (!is_as_planned || self.ledger.is_for_another_tool(permit.call()))
+        {
+            let why = format!(
+                "run {} does its work, and what is said of its tool changed since; that run was not continued",
+                awaited.run_id
+            );
+            return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
+        }
         self.tell(CallProgress::Resuming { call: Box::new(permit.call().clone()), task: handle.task.clone() });
         let generation = self.transport.ready(&permit.name().server).await?;
         let handle = Handle { generation: Some(generation), ..handle };
         self.ledger.keep(&permit, handle.clone()).await?;
+        if handle.awaits.is_some() {
+            return self.call_again(permit, &handle, stop).await;
+        }
         self.go_on(permit, handle, started_at, stop).await
+    }
+
+    /// Calls a tool again whose work another run does.
+    async fn call_again(
+        &self,
+        permit: Permit,
+        handle: &Handle,
+        stop: &StopSignal,
+    ) -> Result<LongCallOutcome, DispatchError> {
+        if self.is_to_end(permit.call()).await? {
+            return Ok(LongCallOutcome::Stopped);
+        }
+        self.ledger.confirm(&permit).await?;
+        // That run is at work, so it is waited for as any call is; what is dropped in the middle is as a killed process would have left it.
+        let went = tokio::select! {
+            biased;
+            went = self.transport.go_on(&permit, handle) => went?,
+            () = stop.stopping_at_once() => return Ok(LongCallOutcome::Stopped),
+        };
+        match went {
+            Outcome::Continues(next) => {
+                self.ledger.keep(&permit, (*next).clone()).await?;
+                match next.awaits {
+                    Some(awaited) => Ok(self.waits_with(awaited).await),
+                    None => {
+                        let why = "its tool continues in a way that nobody can follow".to_owned();
+                        Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }))
+                    }
+                }
+            }
+            outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_)) => {
+                Ok(LongCallOutcome::Ended(Box::new(permit), outcome))
+            }
+        }
+    }
+
+    /// What keeps a call back whose work another run does: the question of that run, or what it stopped for.
+    async fn waits_with(&self, awaited: AwaitedRun) -> LongCallOutcome {
+        let AwaitedRun { run_id: _, question, reason, detail } = awaited;
+        // One that was answered meanwhile is seen by whoever is told of it. Where that run is kept elsewhere it is not found here.
+        if let Some(id) = question
+            && let Ok(question) = self.ledger.store().question(&id).await
+        {
+            return LongCallOutcome::Held(Box::new(question));
+        }
+        LongCallOutcome::Parked { reason, detail }
     }
 
     /// Takes what came of a send to its end.
@@ -85,6 +156,9 @@ impl Dispatcher {
         let Outcome::Continues(handle) = outcome else { return Ok(LongCallOutcome::Ended(Box::new(permit), outcome)) };
         let started_at = permit.call().updated_at;
         self.ledger.keep(&permit, (*handle).clone()).await?;
+        if let Some(awaited) = handle.awaits {
+            return Ok(self.waits_with(awaited).await);
+        }
         self.go_on(permit, *handle, started_at, stop).await
     }
 
@@ -112,7 +186,10 @@ impl Dispatcher {
                 () = tell => {}
                 () = self.ledger.env().clock.sleep(ABANDON) => {}
             }
-            let why = "the run ended before the tool was done; the other side was told where it could be".to_owned();
+            let why = match &handle.awaits {
+                Some(awaited) => format!("the run ended before run {}, which does its work, had ended", awaited.run_id),
+                None => "the run ended before the tool was done; the other side was told where it could be".to_owned(),
+            };
             self.ledger.settle(permit, Outcome::Lost { why }).await?;
         }
         Ok(self.ledger.settle_by_late_replies(calls).await?)

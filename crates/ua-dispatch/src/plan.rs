@@ -310,9 +310,20 @@ pub(crate) fn violation(error: &jsonschema::ValidationError<'_>) -> String {
     let path = error.instance_path().to_string();
     let text =
         if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind() {
-            let first = context.iter().filter_map(|errors| errors.first()).take(MOST_FORMS);
-            let each: BTreeSet<String> = first.map(violation).collect();
-            let forms: Vec<String> = each.into_iter().take(3).collect();
+            // What tells the forms apart within the value: one that names another form is not what was meant.
+            let is_tag = |inner: &&jsonschema::ValidationError<'_>| {
+                matches!(inner.kind(), ValidationErrorKind::Constant { .. })
+                    && inner.instance_path() != error.instance_path()
+            };
+            let of_form = context.iter().take(MOST_FORMS);
+            let forms: Vec<_> =
+                of_form.filter_map(|errors| errors.iter().find(is_tag).or_else(|| errors.first())).collect();
+            let is_meant = forms.iter().any(|inner| !is_tag(inner));
+            let (tags, meant): (Vec<_>, Vec<_>) = forms.into_iter().partition(is_tag);
+            // Where no form is meant, all names that are allowed are told.
+            let (told, most) = if is_meant { (meant, 3) } else { (tags, MOST_FORMS) };
+            let each: BTreeSet<String> = told.into_iter().map(violation).collect();
+            let forms: Vec<String> = each.into_iter().take(most).collect();
             let why = if forms.is_empty() { String::new() } else { format!(": {}", forms.join(", or ")) };
             format!("it has none of the forms that are allowed here{why}")
         } else {
@@ -349,6 +360,29 @@ mod tests {
         let told = Checker::new(&schema).unwrap().violations(&json!({"to": 7})).unwrap().unwrap();
         assert!(told.starts_with("/to: it has none of the forms that are allowed here: "), "{told}");
         assert!(told.contains("string") && told.contains("null") && !told.contains("keyword"), "{told}");
+    }
+
+    /// Forms that are told apart by a field of theirs: as an enum of a program is, that has fields.
+    #[test]
+    fn a_value_of_no_form_is_told_the_names_of_the_forms_and_one_of_a_form_what_that_lacks() {
+        let form = |kind: &str, field: &str| json!({"type": "object", "properties": {"kind": {"const": kind}, field: {"type": "number"}}, "required": ["kind", field]});
+        let forms = [
+            form("circle", "r"),
+            form("square", "a"),
+            json!({"properties": {"kind": {"const": "empty"}}, "required": ["kind"]}),
+        ];
+        for word in ["oneOf", "anyOf"] {
+            let checker = Checker::new(&json!({ word: forms })).unwrap();
+            let told = |value: Value| checker.violations(&value).unwrap().unwrap();
+            let none = told(json!({"kind": "hex"}));
+            assert!(["\"circle\"", "\"square\"", "\"empty\""].iter().all(|kind| none.contains(kind)), "{none}");
+            let lacks = told(json!({"kind": "square"}));
+            assert!(lacks.contains("\"a\" is a required property") && !lacks.contains("circle"), "{lacks}");
+        }
+        // One that is told from the others by its type is not hidden behind a name, nor the name behind it.
+        let checker = Checker::new(&json!({"anyOf": [{"const": "auto"}, {"type": "integer"}]})).unwrap();
+        let told = checker.violations(&json!("x")).unwrap().unwrap();
+        assert!(told.contains("auto") && told.contains("integer"), "{told}");
     }
 
     fn reply(stop_reason: StopReason, uses: &[(&str, Value)]) -> ModelTurn {

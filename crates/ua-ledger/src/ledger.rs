@@ -696,6 +696,12 @@ impl Ledger {
         self.rules().may_retry(call)
     }
 
+    /// Whether the tool of a call is another one now than the one that it was planned for, or is gone.
+    pub fn is_for_another_tool(&self, call: &CallRecord) -> bool {
+        let rules = self.rules();
+        rules.is_for_another_tool(call) || rules.is_gone(call)
+    }
+
     /// Whether a call was tried less often than the job and its policy allow, whatever came of it.
     pub fn has_attempts_left(&self, call: &CallRecord) -> bool {
         call.attempt <= self.config.retries_in_doubt(call)

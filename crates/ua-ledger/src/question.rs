@@ -119,7 +119,7 @@ impl Why<'_> {
 
 /// How another call stands that a person is shown, and how many stand like it.
 fn as_shown(other: Other<'_>) -> Value {
-    let Other { call, count } = other;
+    let Other { call, count, is_left: _ } = other;
     json!({
         "call": call.call_id,
         "status": call.status,
@@ -160,7 +160,7 @@ pub(crate) fn shows(asked: &QuestionRecord, other: &Other<'_>) -> bool {
 
 /// Whether a question showed a call as it stands, whatever it was shown as.
 pub(crate) fn showed_as_it_stands(asked: &QuestionRecord, call: &CallRecord) -> bool {
-    let now = as_shown(Other { call, count: 1 });
+    let now = as_shown(Other { call, count: 1, is_left: false });
     let shown = asked.detail.get("others").and_then(Value::as_array).into_iter().flatten();
     shown.into_iter().any(|shown| ["call", "status", "attempt"].iter().all(|name| shown.get(name) == now.get(name)))
 }
@@ -225,12 +225,13 @@ impl Reason<'_> {
     fn sentence(&self, call: &CallRecord, calls_of: CallsOf) -> String {
         match self {
             Self::NearDuplicate(others) => {
-                let Some((Other { call: other, .. }, more)) = others.split_first() else { return String::new() };
+                let Some((first, more)) = others.split_first() else { return String::new() };
+                let other = first.call;
                 let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
                 let named = match calls_of {
                     CallsOf::Job | CallsOf::Step => {
                         let (turn, run) = (other.position.turn, whose(calls_of, call, other));
-                        let status = stands(calls_of, other);
+                        let status = stands_beside(calls_of, first);
                         format!("of this {} ({route}{status}, turn {turn}{run})", calls_of.noun())
                     }
                     CallsOf::Session => {
@@ -570,12 +571,21 @@ pub(crate) fn stands(calls_of: CallsOf, call: &CallRecord) -> &'static str {
     }
 }
 
+/// The same of a call that may stand in the way of another one. Of one that was sent by a process that is gone nobody knows whether it happened.
+fn stands_beside(calls_of: CallsOf, other: &Other<'_>) -> &'static str {
+    match calls_of {
+        CallsOf::Job | CallsOf::Step if other.is_left => "its process ended before an answer came",
+        CallsOf::Job | CallsOf::Step | CallsOf::Session => stands(calls_of, other.call),
+    }
+}
+
 /// Calls by their ids, each with whether it has the words of `call`: the one that is told of in front of them may have others.
 fn listed(call: &CallRecord, calls_of: CallsOf, calls: &[Other<'_>]) -> String {
-    let in_words = |Other { call: other, .. }: &Other<'_>| {
+    let in_words = |beside: &Other<'_>| {
+        let other = beside.call;
         let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
         let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
-        let status = stands(calls_of, other);
+        let status = stands_beside(calls_of, beside);
         format!("{} ({route}{status}, with {words} arguments)", other.call_id)
     };
     let ids: Vec<String> = calls.iter().take(MAX_LISTED).map(in_words).collect();
@@ -592,7 +602,7 @@ fn shown_since(
     because: &str,
 ) -> impl Iterator<Item = String> {
     let in_words = |other: &Other<'_>| {
-        let Other { call: other, count } = other;
+        let Other { call: other, count, is_left: _ } = other;
         let of = whose(calls_of, call, other);
         let like_it = match count.saturating_sub(1) {
             0 => String::new(),
@@ -788,7 +798,8 @@ mod tests {
         };
         let asked = with("order", "tea", "call_1");
         let others = [with("order", "tea", "call_2"), with("order", "ink", "call_3"), with("buy", "tea", "call_4")];
-        let others = others.iter().map(|call| Other { call, count: 1 }).collect();
+        let others: Vec<_> = others.iter().map(|call| Other { call, count: 1, is_left: false }).collect();
+        let left = others.iter().map(|other| Other { is_left: true, ..*other }).collect();
         let reason = Reason::NearDuplicate(others);
         let text = reason.sentence(&asked, CallsOf::Job);
         assert!(
@@ -801,6 +812,11 @@ mod tests {
         let text = reason.sentence(&asked, CallsOf::Step);
         assert!(text.starts_with("Call call_2 of this step (running, turn 1) may already have had"), "{text}");
         assert!(!text.contains("job"), "{text}");
+        let text = Reason::NearDuplicate(left).sentence(&asked, CallsOf::Step);
+        assert!(
+            text.contains("(its process ended before an answer came, turn 1)") && !text.contains("running"),
+            "{text}"
+        );
         // A client at the gateway has neither a job nor turns.
         let text = reason.sentence(&asked, CallsOf::Session);
         let at = samples::at(1);
@@ -831,7 +847,7 @@ mod tests {
             ..call(name, serde_json::json!({"item": "ink"}))
         };
         let facts = Facts::default();
-        let others = || vec![Other { call: &elsewhere, count: 3 }];
+        let others = || vec![Other { call: &elsewhere, count: 3, is_left: false }];
         let first = Reason::NearDuplicate(others());
         let params = serde_json::json!({"message": "Which size?"});
         let unknown = || Why::Unknown {

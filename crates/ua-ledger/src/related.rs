@@ -37,11 +37,13 @@ pub(crate) struct RelatedCalls<'a> {
 pub(crate) struct Other<'a> {
     pub(crate) call: &'a CallRecord,
     pub(crate) count: u64,
+    /// It is under way in its records, and nobody is at it any more: its process is gone. Looked at where a person is asked.
+    pub(crate) is_left: bool,
 }
 
 impl<'a> From<&'a Related> for Other<'a> {
     fn from(related: &'a Related) -> Self {
-        Self { call: &related.newest, count: related.count }
+        Self { call: &related.newest, count: related.count, is_left: false }
     }
 }
 

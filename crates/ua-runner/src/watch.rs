@@ -229,7 +229,8 @@ pub enum RunEvent {
         /// The most money.
         max_cost: Option<Money>,
     },
-    /// A piece of the model's text, as it comes: what must not be kept is taken out of the whole reply, not out of its pieces.
+    /// A piece of the model's text, as it comes: what must not be kept is taken out of the whole reply, not out of its pieces. A reply that breaks off is
+    /// asked for again from its beginning, and may read otherwise then: whoever joins the pieces begins anew at each [`RunEvent::Thinking`].
     Text {
         /// The piece.
         delta: String,

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::{FailureClass, InvalidId, PriceError, RunId, chain};
+use ua_core::{FailureClass, InvalidId, PriceError, RunId, RunStop, Trace, chain};
 use ua_dispatch::DispatchError;
 use ua_ledger::LedgerError;
 use ua_llm::LlmError;
 use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError, StepError, StepOutcome as Outcome};
-use ua_store::{Forgotten, StoreError};
+use ua_store::{Forgotten, OwnerStamp, StoreError};
 
 /// Why a step could not be run, by what a program does about it. How the step itself went is an [`Outcome`], never an error.
 /// Whatever the error, the last committed turn stands, and nothing more was sent. The text has the whole chain of causes, so
@@ -163,8 +163,10 @@ impl From<StepError> for Error {
             StepError::AnotherDefinition { run, differs, .. } => Self::AnotherDefinition { run, differs, why },
             StepError::AnotherEntrypoint { .. }
             | StepError::Fork(ForkError::NotCommitted { .. } | ForkError::OfAnotherTurn { .. }) => Self::Refused(why),
-            StepError::Lock(LockError::Held { run, .. })
-            | StepError::Fork(ForkError::Locked(LockError::Held { run, .. })) => Self::DrivenElsewhere { run, why },
+            StepError::Lock(LockError::Held { run, owner })
+            | StepError::Fork(ForkError::Locked(LockError::Held { run, owner })) => {
+                Self::driven(run, &why, owner.as_deref())
+            }
             StepError::Past { source: PastError::Forgotten { run, forgotten } }
             | StepError::Fork(ForkError::Past(PastError::Forgotten { run, forgotten })) => {
                 Self::Forgotten { run, forgotten, why }
@@ -238,6 +240,42 @@ impl Error {
             Self::Tools { class, .. } => *class,
             Self::Run(source) => source.class(),
             Self::Store { cause, .. } => cause.class(),
+        }
+    }
+
+    /// A run whose lock is held, with what helps: by whom may be this process.
+    fn driven(run: RunId, why: &str, owner: Option<&OwnerStamp>) -> Self {
+        let this = ua_runner::owner_stamp(Trace::new(&ua_core::system::env()));
+        let helps = "`Runs::wait` waits until nobody works on it";
+        let why = if owner.is_some_and(|owner| owner.is_same_process(&this)) {
+            format!("run {run} is already driven by another task of this process; {helps}")
+        } else {
+            format!("{why}; {helps}")
+        };
+        Self::DrivenElsewhere { run, why }
+    }
+
+    /// What a run stops for that waits for another one which could not be driven.
+    pub(crate) fn as_stop(&self) -> RunStop {
+        match self {
+            Self::AnotherDefinition { .. } => RunStop::Fingerprint,
+            Self::Step(_)
+            | Self::Id { .. }
+            | Self::Folder { .. }
+            | Self::Policy(_)
+            | Self::Prices(_)
+            | Self::Model(_)
+            | Self::Servers(_)
+            | Self::NoSuchRun { .. }
+            | Self::DrivenElsewhere { .. }
+            | Self::Forgotten { .. }
+            | Self::Tools { .. }
+            | Self::Files { .. }
+            | Self::Run(_)
+            | Self::Store { .. }
+            | Self::NotComplete(_)
+            | Self::Result { .. }
+            | Self::Refused(_) => RunStop::ToolServer,
         }
     }
 

@@ -32,13 +32,21 @@ impl Model {
         Self { provider, name: name.into(), secrets: Vec::new(), facts: ModelFacts::default(), maker: None }
     }
 
-    /// A model that says what a script says: no network, no key. For tests and for trying things out.
+    /// A model that says what a script says: no network, no key. For tests and for trying things out. What a step says of how its model is to work
+    /// ([`Step::effort`](crate::Step::effort) and the like) belongs to its definition here as well, and changes nothing of what the script says.
     ///
     /// # Errors
     /// [`Error::Model`] when the text is no script.
     pub fn scripted(script: &str) -> Result<Self, Error> {
         let script = Script::parse(script).map_err(|error| Error::Model(chain(&error)))?;
-        Ok(Self::of(Arc::new(ScriptedProvider::new(script)), "scripted"))
+        let provider: Arc<dyn LlmProvider> = Arc::new(ScriptedProvider::new(script));
+        let played = provider.clone();
+        // The same one, so that its requests are counted on.
+        let maker: Maker = Arc::new(move |extras| {
+            extras.check().map_err(Error::Model)?;
+            Ok(played.clone())
+        });
+        Ok(Self { maker: Some(maker), ..Self::of(provider, "scripted") })
     }
 
     /// The same model, about which this is known: the tokens of its context bound the history that it is sent, and a model that is

@@ -2,7 +2,7 @@
 //!
 //! One database, one folder of locks, and a folder for each run: one run's files are never another's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,13 @@ use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome as Outcome};
 use ua_store::{
     Answer, Choice, Forgotten, Guarded, NewOverride, OverrideKind, OverrideRecord, QuestionRecord, QuestionStatus,
-    RunQuery, RunRecord, RunStore as _, Store, StoreError, Walk, change_budget,
+    RequestRecord, RunQuery, RunRecord, RunStore as _, Store, StoreError, Turns, Walk, change_budget,
 };
 
 use crate::error::Error;
 use crate::step::Step;
 use crate::stream::{Events, RunStream};
+use crate::tool::{Call, Failure};
 
 /// Who answers and changes, in the records.
 const BY: &str = "the program";
@@ -359,16 +360,61 @@ impl Runs {
         }
     }
 
+    /// Runs a step within a call of another one: an agent as a tool. Its run has the id [`Call::key`], so that every attempt of the call takes up the
+    /// same run, and no effect of it happens twice. The tool is [`keyed`](crate::Tool::keyed), and answers with the result.
+    ///
+    /// What keeps the inner run from being complete is told as [`Failure::of_run`] says: while it waits for a person, the outer run is
+    /// [`Outcome::Waiting`] with that very question ([`Runs::questions`] of the outer run has it, too). Answer it, and run the outer step again. An inner
+    /// run that stopped, or that cannot be driven, stops the outer one for the same reason. Nobody is asked about the call, and the model is told when
+    /// the inner run has ended, well or not.
+    ///
+    /// The inner run is one of its own: it has the budgets of its step, and what it costs does not count for the outer one. Cancelling the outer run
+    /// leaves it as it is; [`Runs::cancel`] with its id ends it.
+    ///
+    /// # Errors
+    /// The [`Failure`] that the tool answers with.
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Topic { topic: String }
+    ///
+    /// # fn research(runs: &Runs, researcher: Step) -> Tool {
+    /// let runs = runs.clone(); // `researcher` is a step without an input
+    /// tool("research", "Researches a topic and answers with what is known of it.", async move |call: Call, about: Topic| {
+    ///     runs.run_within(&call, &researcher.input(about.topic)).await
+    /// })
+    /// .external("research.run")
+    /// .keyed()
+    /// # }
+    /// ```
+    pub async fn run_within(&self, call: &Call, step: &Step) -> Result<Value, Failure> {
+        let id = call.key();
+        match self.run(step, id).await {
+            Ok(Outcome::Complete { final_output, .. }) => Ok(final_output),
+            Ok(
+                other @ (Outcome::Waiting { .. }
+                | Outcome::Stopped { .. }
+                | Outcome::Failed { .. }
+                | Outcome::Cancelled),
+            ) => Err(Failure::of_run(id, other)),
+            Err(error) => Err(Failure::of_run_not_driven(id, &error)),
+        }
+    }
+
     /// The same as [`Runs::run`], as a stream of what happens; whoever reads it drives the run.
     ///
     /// ```
     /// # use ua_sdk::prelude::*;
     /// # async fn watch(runs: &Runs, step: &Step) -> Result<(), Error> {
-    /// let mut run = runs.stream(step, "invoices-2026-11");
+    /// let (mut run, mut reply) = (runs.stream(step, "invoices-2026-11"), String::new());
     /// while let Some(event) = run.next().await {
-    ///     if let ua_sdk::RunEvent::Text { delta } = event {
-    ///         print!("{delta}");
+    ///     match event {
+    ///         RunEvent::Thinking { .. } => reply.clear(), // also where a reply broke off and is asked for again
+    ///         RunEvent::Text { delta } => reply.push_str(&delta),
+    ///         _ => {}
     ///     }
+    ///     println!("{reply}"); // as far as it came
     /// }
     /// println!("{}", run.outcome().await?);
     /// # Ok(())
@@ -463,7 +509,8 @@ impl Runs {
     ///
     /// # Errors
     /// [`Error::Id`]; [`Error::Step`] as for a new run, with nothing stored; [`Error::NoSuchRun`] without the parent; [`Error::Refused`] when there is
-    /// no such turn, or the fork is there and shares other turns; [`Error::Store`] when `id` is another run.
+    /// no such turn, or the fork is there and shares other turns; [`Error::AnotherDefinition`] when it is there as another step; [`Error::Store`] when
+    /// `id` is another run.
     ///
     /// ```
     /// # use ua_sdk::prelude::*;
@@ -524,7 +571,7 @@ impl Runs {
     /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`] said. One that waited
     /// and was answered is `WaitingForHuman` until it is run, and has no [questions](Runs::questions) any more. On a server database
     /// it has those, too, that stay with another folder, whose drivers are not seen from here. A step drives only the runs that were begun with it, so
-    /// keep what tells them apart in their ids.
+    /// keep what tells them apart in their ids. A run that was refused keeps none of the others from being run.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -538,7 +585,11 @@ impl Runs {
     ///     if !(run.status == RunStatus::Running || is_answered) || !id.starts_with("invoices-") {
     ///         continue; // stopped on purpose, waits for a person, or is of another step
     ///     }
-    ///     println!("{id}: {}", runs.run(step, id).await?);
+    ///     match runs.run(step, id).await {
+    ///         Ok(outcome) => println!("{id}: {outcome}"),
+    ///         // Of this run alone: begun with another definition, or driven by another process meanwhile. With `?` those after it would be left.
+    ///         Err(error) => eprintln!("{id}: {error}"),
+    ///     }
     /// }
     /// # Ok(())
     /// # }
@@ -595,19 +646,47 @@ impl Runs {
         noted.map(|()| forgotten).map_err(Error::store("write effects.log"))
     }
 
-    /// The questions of a run that wait for an answer, oldest first.
+    /// The questions of a run that wait for an answer, oldest first, and then those of the runs that do the work of its calls
+    /// ([`Runs::run_within`]), whose [`run_id`](QuestionRecord::run_id) is theirs.
     ///
     /// # Errors
     /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`].
     pub async fn questions(&self, id: &str) -> Result<Vec<QuestionRecord>, Error> {
-        let run = self.get(id).await?.run_id;
-        let open = self.store.open_questions(Some(&run)).await.map_err(Error::store("read the questions"))?;
-        let mut questions = Vec::new();
-        for question in open.into_iter().filter(|question| question.status == QuestionStatus::Open) {
-            let question = ua_runner::question_of_a_program(&*self.store, question).await;
-            questions.push(question.map_err(Error::store("read the call"))?);
+        let mut next = VecDeque::from([self.get(id).await?]);
+        let (mut seen, mut questions) = (BTreeSet::new(), Vec::new());
+        while let Some(run) = next.pop_front() {
+            if !seen.insert(run.run_id.clone()) {
+                continue;
+            }
+            let open =
+                self.store.open_questions(Some(&run.run_id)).await.map_err(Error::store("read the questions"))?;
+            for question in open.into_iter().filter(|question| question.status == QuestionStatus::Open) {
+                let question = ua_runner::question_of_a_program(&*self.store, question).await;
+                questions.push(question.map_err(Error::store("read the call"))?);
+            }
+            next.extend(self.awaited_by(&run).await?);
         }
         Ok(questions)
+    }
+
+    /// The runs that do the work of calls of a run, as far as they are kept here.
+    async fn awaited_by(&self, run: &RunRecord) -> Result<Vec<RunRecord>, Error> {
+        if run.status.is_terminal() {
+            return Ok(Vec::new());
+        }
+        let turn = run.turn_index + 1;
+        let open = self.store.load_of(&run.run_id, Turns::Range(turn, turn)).await;
+        let open = open.map_err(Error::store("look which runs it waits for"))?;
+        let handles = open.attempts.iter().filter_map(|attempt| attempt.live_handle());
+        let mut runs = Vec::new();
+        for awaited in handles.filter_map(|handle| handle.awaits.as_ref()) {
+            match self.store.run(&awaited.run_id).await {
+                Ok(run) => runs.push(run),
+                Err(StoreError::NotFound { .. }) => {}
+                Err(source) => return Err(Error::store("look which runs it waits for")(source)),
+            }
+        }
+        Ok(runs)
     }
 
     /// Stores a person's answer: a [`Choice`], or an [`Answer`] with words or a proof. It counts when the step is run again;
@@ -678,8 +757,8 @@ impl Runs {
         Ok(self.host(self.workspace(run.as_str())?).end_if_asked(run, &left).await?)
     }
 
-    /// Ends a run. Whoever drives it ends it between calls; one that nobody drives is ended here, as `ua runs cancel` does, with nothing sent and its
-    /// questions withdrawn. A call that is in doubt stays so. Where something of an earlier process is still alive, the run ends when its step is
+    /// Ends a run. Whoever drives it ends it between calls, unless the request that is at work completes it; one that nobody drives is ended here, as
+    /// `ua runs cancel` does, with nothing sent and its questions withdrawn. A call that is in doubt stays so. Where something of an earlier process is still alive, the run ends when its step is
     /// run again.
     ///
     /// # Errors
@@ -696,11 +775,13 @@ impl Runs {
     }
 
     /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wallclock_minutes` and the others of
-    /// [`Budgets`], by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run continues when it is run again.
+    /// [`Budgets`], by the names of their fields (`max_cost` as text, for example `"3 USD"`). [`Value::Null`] takes a limit away that need not be there
+    /// (`max_turns`, `max_tokens`, `max_cost`). The step's definition stays as it is; the run continues when it is run again.
     /// Time and patience (`max_wallclock_minutes`, `max_provider_wait_minutes`) are also those of the sub-agents that are at work for it.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, and for a run that has ended; [`Error::Store`].
+    /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, for a `max_cost` of a run whose requests have no price, and for a
+    /// run that has ended; [`Error::Store`].
     pub async fn set_budget(&self, id: &str, budget: &str, value: impl Into<Value>) -> Result<(), Error> {
         self.may_be_changed()?;
         let (run, value) = (self.get(id).await?, value.into());
@@ -718,13 +799,22 @@ impl Runs {
                 if let Some((_, why)) = ua_core::budget_flaws(&budgets).into_iter().find(|(name, _)| *name == budget) {
                     return wrong(why.strip_prefix("is 0: ").unwrap_or(why));
                 }
-                if let Some(max) = budgets.max_cost.filter(|_| budget == "max_cost")
-                    && let Some(price) = self.currency_of(&run.run_id).await?.filter(|price| *price != max.currency())
-                {
-                    return wrong(&format!(
-                        "the run's requests are priced in {price}; other prices are accepted first (`Runs::run_accepting` with \
-                         `Component::Pricing`)"
-                    ));
+                if let Some(max) = budgets.max_cost.filter(|_| budget == "max_cost") {
+                    match self.currency_of(&run.run_id).await? {
+                        Priced::In(price) if price != max.currency() => {
+                            return wrong(&format!(
+                                "the run's requests are priced in {price}; other prices are accepted first (`Runs::run_accepting` with \
+                                 `Component::Pricing`)"
+                            ));
+                        }
+                        Priced::Not => {
+                            return wrong(
+                                "the run's requests have no price, so it could not be kept; prices are accepted first (`Step::prices`, with \
+                                 `Runs::run_accepting` and `Component::Pricing`)",
+                            );
+                        }
+                        Priced::In(_) | Priced::Unknown => {}
+                    }
                 }
             }
         }
@@ -742,9 +832,9 @@ impl Runs {
         }
     }
 
-    /// The currency in which the requests of a run are priced, as far as that is known: by its newest priced one, unless other prices were accepted
-    /// since.
-    async fn currency_of(&self, run: &RunId) -> Result<Option<Currency>, Error> {
+    /// How the requests of a run are priced, as far as that is known: by its newest priced one, or by all that have no price, unless other prices were
+    /// accepted since.
+    async fn currency_of(&self, run: &RunId) -> Result<Priced, Error> {
         let records = self.store.load(run).await.map_err(Error::store("load the run"))?;
         let accepted = |at: Timestamp| {
             let is_of_prices = |row: &OverrideRecord| {
@@ -752,8 +842,10 @@ impl Runs {
             };
             records.overrides.iter().any(is_of_prices)
         };
-        let priced = records.requests.iter().rev().find_map(|request| Some((request.price?, request.reserved_at)));
-        Ok(priced.filter(|(_, at)| !accepted(*at)).map(|(price, _)| price.currency))
+        let newest = |is_it: fn(&&RequestRecord) -> bool| records.requests.iter().rev().find(is_it);
+        let found = newest(|request| request.price.is_some()).or_else(|| newest(|_| true));
+        let Some(request) = found.filter(|request| !accepted(request.reserved_at)) else { return Ok(Priced::Unknown) };
+        Ok(request.price.map_or(Priced::Not, |price| Priced::In(price.currency)))
     }
 
     /// Why a run was not changed. One that has ended never can be, and whoever asks again while the same may succeed later would ask for ever.
@@ -778,6 +870,14 @@ impl Runs {
             self.env.clock.sleep(LOOK).await;
         }
     }
+}
+
+/// How the requests of a run are priced.
+enum Priced {
+    In(Currency),
+    Not,
+    /// It has made none yet, or other prices were accepted since.
+    Unknown,
 }
 
 /// The names of all budgets. Those that may be without a limit have one here, since a budget without one is not written.

@@ -132,8 +132,8 @@ impl Step {
         for (part, value) in said.into_iter().chain(tools).chain(policies) {
             if let Some(name) = redactor.found_in_json(&value) {
                 return Err(Error::Step(format!(
-                    "its {part} holds the value of {name}, which would be stored or sent to the model; leave it out: a tool of the program has \
-                     it without the model"
+                    "the value of {name} is in its {part}, and would be stored or sent to the model; leave it out: a tool of the program has it \
+                     without the model"
                 )));
             }
         }

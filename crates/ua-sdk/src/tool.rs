@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{EffectKind, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{AwaitedRun, EffectKind, RunId, RunStop, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_dispatch::{LocalCall, LocalFailure};
+use ua_runner::StepOutcome as Outcome;
 
 use crate::error::Error;
 
@@ -58,6 +59,7 @@ enum ToolFailure {
     Refused(String),
     Reported(String),
     Unknown(String),
+    Waits(Box<AwaitedRun>),
 }
 
 impl Failure {
@@ -81,6 +83,39 @@ impl Failure {
     /// Nobody knows whether it happened.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self(ToolFailure::Unknown(why.into()))
+    }
+
+    /// What a tool says that ran a step of its own under `id`, which is not complete: of a run that waits for a person or stopped, that this call waits
+    /// with it. The run of the call is `Waiting` with the question of that run, or `Stopped` for its reason. Neither of them asks about this call, and
+    /// nothing is tried again until the program runs the step of this call again, which calls the tool again under the same key: so the tool is
+    /// [`keyed`](Tool::keyed), [`local`](Tool::local) or only [`reads`](Tool::reads), and of any other one it is not known what it did. A run that
+    /// failed or was cancelled is told to the model, as by [`Failure::reported`]. [`Runs::run_within`](crate::Runs::run_within) says all this by
+    /// itself.
+    pub fn of_run(id: &str, outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Waiting { question } => {
+                let detail = format!("it waits for a person: {}", question.text.trim_end());
+                Self::waits(id, Some(question.question_id), RunStop::Interrupt, &detail)
+            }
+            Outcome::Stopped { reason, detail } => Self::waits(id, None, reason, &detail),
+            Outcome::Failed { why } => Self::reported(format!("run {id} failed: {why}")),
+            Outcome::Cancelled => Self::reported(format!("run {id} was cancelled")),
+            complete @ Outcome::Complete { .. } => Self::reported(format!("run {id} is {complete}")),
+        }
+    }
+
+    /// The same of a run that could not be driven: its last committed turn stands, and nothing more was sent.
+    pub(crate) fn of_run_not_driven(id: &str, error: &Error) -> Self {
+        Self::waits(id, None, error.as_stop(), &error.to_string())
+    }
+
+    fn waits(id: &str, question: Option<ua_core::QuestionId>, reason: RunStop, detail: &str) -> Self {
+        // Its own words mostly name it.
+        let named = if detail.contains(id) { detail.to_owned() } else { format!("run {id}: {detail}") };
+        match RunId::parse(id) {
+            Ok(run_id) => Self(ToolFailure::Waits(Box::new(AwaitedRun { run_id, question, reason, detail: named }))),
+            Err(_) => Self::unknown(named),
+        }
     }
 }
 
@@ -173,6 +208,7 @@ where
                     ToolFailure::Reported(why) => LocalFailure::Reported(why),
                     ToolFailure::Unknown(why) if only_reads => LocalFailure::Reported(why),
                     ToolFailure::Unknown(why) => LocalFailure::Unknown(why),
+                    ToolFailure::Waits(run) => LocalFailure::Waits(run),
                 }),
             }
         })

@@ -554,7 +554,9 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     }
     crate::output::tell(match elsewhere.filter(|_| !is_driven) {
         None if has_ended => format!("cancelled run {run}{left}"),
-        None => format!("cancelling run {run}; its process stops after the current call"),
+        None => {
+            format!("cancelling run {run}; its process stops after the current call, unless the run is done with it")
+        }
         Some(place) if now.status == RunStatus::Running => format!(
             "run {run} is to end; its process in {} shows no sign of life, so it ends once a worker takes it there or it is resumed there",
             place.shown

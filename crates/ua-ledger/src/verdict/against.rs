@@ -147,7 +147,7 @@ impl Case<'_> {
             }
             Against::Stricter => holds(
                 since(SincePlanned::Stricter),
-                "what its tool and the policies say of it now is stricter than what it was sent under",
+                "its tool and the policies say something else of it now than what it was sent under",
             ),
             Against::NeedsApproval => holds(
                 since(SincePlanned::Asks),

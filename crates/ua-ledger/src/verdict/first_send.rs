@@ -261,7 +261,12 @@ impl<'v> Case<'v> {
             return None;
         }
         let mut reasons = reasons.into_iter();
-        let first = reasons.next()?;
+        let mut first = reasons.next()?;
+        if let Reason::NearDuplicate(others) = &mut first {
+            for other in others.iter_mut() {
+                other.is_left = self.is_left(other.call);
+            }
+        }
         let changed = before.map(|asked| {
             let is_approved = asked.answer.as_ref().is_some_and(|answer| lets_go(answer.choice));
             let shown = if is_approved { "approved" } else { "were shown" };
@@ -280,6 +285,12 @@ impl<'v> Case<'v> {
         Some(Why::Send { facts, first, more, changed, earlier, beside, late, lost })
     }
 
+    /// Whether a call is under way in its records, and no process is at it any more.
+    fn is_left(&self, call: &CallRecord) -> bool {
+        let still = self.view.still.get(&call.call_id);
+        call.status == CallStatus::Running && still.is_some_and(|still| *still != Still::UnderWay)
+    }
+
     /// What is asked about as soon as the call may go out: whoever is asked before reads of it.
     pub(super) fn asked_next(&self) -> Option<Box<LostCall>> {
         self.view.lost.as_ref().and_then(LostCall::about_to_be_asked).map(Box::new)
@@ -291,7 +302,7 @@ impl<'v> Case<'v> {
         if let Some(twin) = &self.view.twin {
             let known = others.iter().position(|other| other.call.call_id == twin.call.call_id);
             let count = known.map_or(1, |known| others.remove(known).count);
-            others.insert(0, Other { call: &twin.call, count });
+            others.insert(0, Other { call: &twin.call, count, is_left: false });
         }
         others
     }

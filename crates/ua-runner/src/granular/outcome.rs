@@ -112,7 +112,7 @@ impl fmt::Display for StepOutcome {
                 write!(
                     f,
                     "stopped ({reason}): {detail}; say what the model costs with `Step::prices` and run it again with \
-                     `Runs::run_accepting` and `Component::Pricing`"
+                     `Runs::run_accepting` and `Component::Pricing`, or take the limit away with `Runs::set_budget` and `Value::Null`"
                 )
             }
             Self::Stopped { reason: reason @ RunStop::Budget, detail } => {

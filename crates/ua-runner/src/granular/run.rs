@@ -123,7 +123,8 @@ impl GranularStep {
     /// fork's: its workspace is made here, out of what the parent's still is.
     ///
     /// # Errors
-    /// [`StepError::Fork`] when there is no such turn, or files or the store cannot be used; [`StepError::AnotherEntrypoint`] when the parent
+    /// [`StepError::Fork`] when there is no such turn, or files or the store cannot be used; [`StepError::AnotherDefinition`] when the fork is there as
+    /// another step; [`StepError::AnotherEntrypoint`] when the parent
     /// is no run of a program; [`StepError::Definition`] as for a new run.
     pub async fn fork(
         &self,
@@ -144,6 +145,13 @@ impl GranularStep {
                 if let Some(asked) = at_turn.filter(|asked| *asked != run.shared_turns()) {
                     let shared = run.shared_turns();
                     return Err(ForkError::OfAnotherTurn { run: run.run_id, asked, shared }.into());
+                }
+                // Whoever runs it would be told so, one call later. A threshold may have been accepted, and is compared there.
+                let mut differs = differences(&run, &self.spec()?, &self.launch());
+                differs.retain(|part| part.part != THRESHOLD);
+                if !differs.is_empty() {
+                    let has_ended = run.status.is_terminal();
+                    return Err(StepError::AnotherDefinition { run: run.run_id, differs, has_ended });
                 }
                 return Ok(run);
             }

@@ -49,6 +49,20 @@ async fn how_a_model_is_to_work_reaches_it_and_is_part_of_the_definition() {
     assert!(clear.to_string().contains("clear text"), "{clear}");
 }
 
+/// A step is tried with a script as it is: its words belong to the definition, and change nothing of what the script says.
+#[tokio::test]
+async fn a_script_plays_a_step_that_says_how_its_model_is_to_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let played = || Model::scripted(r#"{"turns": [{"text": "Yes."}]}"#).unwrap();
+    let asked = step(played()).effort("high").thinking_tokens(2_000).tool_choice("auto").header("x-team", "billing");
+    assert!(matches!(runs.run(&asked, "november").await.unwrap(), Outcome::Complete { .. }));
+    let other = runs.run(&asked.clone().effort("low"), "november").await.unwrap_err();
+    assert!(matches!(&other, Error::AnotherDefinition { .. }) && other.to_string().contains("effort"), "{other}");
+    let wrong = runs.run(&step(played()).header("x-api-key", "k"), "wrong").await.unwrap_err();
+    assert!(wrong.to_string().contains("x-api-key"), "{wrong}");
+}
+
 #[cfg(feature = "openai")]
 #[tokio::test]
 async fn what_a_provider_does_not_read_is_refused() {
@@ -58,7 +72,8 @@ async fn what_a_provider_does_not_read_is_refused() {
     let chat = |name| OpenAi::chat(name, &format!("{}/v1", server.base_url), None).unwrap();
     assert!(matches!(runs.run(&step(chat("m")).effort("low"), "november").await.unwrap(), Outcome::Complete { .. }));
     assert_eq!(server.last_request().unwrap()["reasoning_effort"], "low");
-    let own = Model::scripted(r#"{"turns": [{"text": "Yes."}]}"#).unwrap();
+    let played = || Script::parse(r#"{"turns": [{"text": "Yes."}]}"#).unwrap();
+    let own = Model::of(std::sync::Arc::new(ua_sdk::crates::ua_llm::ScriptedProvider::new(played())), "own");
     for (wrong, told) in [
         (step(chat("m")).thinking_tokens(9), "`thinking_tokens` is set"),
         (step(chat("")), "the name of the model is empty"),

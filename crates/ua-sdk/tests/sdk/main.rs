@@ -16,6 +16,7 @@ mod copied;
 mod refused;
 mod resumed;
 mod speaks;
+mod within;
 mod words;
 
 #[derive(Deserialize, Serialize, JsonSchema, Debug, PartialEq)]

@@ -46,6 +46,10 @@ async fn each_cause_is_told_from_the_others_without_reading_its_text() {
     let lock = ua_runner::RunLock::take(&folder.path().join("locks"), &run, &owner).unwrap();
     let held = runs.run(&step.clone().max_turns(1), "november").await.unwrap_err();
     assert!(matches!(&held, Error::DrivenElsewhere { run, .. } if run.as_str() == "november"), "{held}");
+    assert!(
+        held.to_string().contains("another task of this process") && held.to_string().contains("`Runs::wait`"),
+        "{held}"
+    );
     assert_eq!(held.class(), FailureClass::Transient);
     drop(lock);
 

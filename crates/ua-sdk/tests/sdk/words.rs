@@ -228,12 +228,25 @@ async fn numbers_and_declarations_that_come_to_nothing_are_refused() {
         .max_turns(1)
         .temperature_milli(2000);
     let _stopped = runs.run(&right, "november").await.unwrap();
-    // It has no price, which a higher budget would not help.
-    runs.set_budget("november", "max_cost", "2 USD").await.unwrap();
+    // It has no price, so nobody could keep it.
+    let refused = runs.set_budget("november", "max_cost", "2 USD").await.unwrap_err();
+    assert!(matches!(&refused, Error::Refused(why) if why.contains("`Component::Pricing`")), "{refused}");
     runs.set_budget("november", "max_turns", 5).await.unwrap();
-    let stopped = runs.run(&right, "november").await.unwrap();
-    let told = stopped.to_string();
-    assert!(told.contains("`Component::Pricing`") && !told.contains("set_budget"), "{told}");
+    // Of one that has asked for nothing yet that is not known. A higher budget would not help it.
+    let fork = right.clone().system("Be brief.").max_turns(5).budgets(Budgets::default());
+    runs.fork(&fork, "brief", "november", None).await.unwrap();
+    runs.set_budget("brief", "max_cost", "2 USD").await.unwrap();
+    let told = runs.run(&fork, "brief").await.unwrap().to_string();
+    for helps in ["`Component::Pricing`", "`Value::Null`"] {
+        assert!(told.contains(helps) && !told.contains("raise it"), "{told}");
+    }
+    runs.set_budget("brief", "max_cost", serde_json::Value::Null).await.unwrap();
+    assert!(matches!(runs.run(&fork, "brief").await.unwrap(), Outcome::Complete { .. }));
+    // Another step under the name of a fork is told where it is forked, and not first where it is run.
+    let other = runs.fork(&fork.clone().system("Be briefer."), "brief", "november", None).await.unwrap_err();
+    let Error::AnotherDefinition { differs, .. } = &other else { panic!("{other}") };
+    assert_eq!(differs.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(), ["system"]);
+    runs.fork(&fork, "brief", "november", None).await.unwrap();
 }
 
 /// What a step is refused with is refused of a run that exists, too.
