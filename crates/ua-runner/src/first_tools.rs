@@ -42,9 +42,9 @@ pub(crate) async fn open_patiently(
         let (took, random) = (env.now().since(began), env.entropy.next_u64());
         let pause = match away.again(took, &retry, random, Some(to_the_end)) {
             Ok(pause) => pause,
-            Err(too_long) => {
+            Err(given_up) => {
                 let limits = Limits { audience: Audience::of(&run.entrypoint), ..Limits::of(&run.spec, &budgets) };
-                let why = away.in_words(&why, too_long, &limits);
+                let why = away.in_words(&why, given_up, &limits);
                 return Ok(Opened::Unreachable(TransportError::Away { server, why }));
             }
         };

@@ -76,6 +76,17 @@ pub(crate) struct Away {
     tries: Tries,
 }
 
+/// Why a tool server is not waited for any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// What it says, or what is wrong with it, does not pass by waiting: whoever waited for it hears that only now.
+    Final,
+    /// All of the patience was waited for.
+    PatienceOver,
+    /// The next wait would be longer than what is left of the patience, or of the run's time.
+    TooLong(TooLong),
+}
+
 /// A wait before a tool server is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pause {
@@ -93,12 +104,13 @@ impl Away {
         retry: &RetryPolicy,
         random: u64,
         time_left: Option<Duration>,
-    ) -> Result<Pause, Option<TooLong>> {
+    ) -> Result<Pause, GivenUp> {
         self.tries = self.tries.and_away(took);
         match retry.after_server(&self.tries, random, time_left) {
             NextTry::After(wait) => Ok(Pause { wait, left: retry.left(&self.tries).saturating_sub(wait) }),
-            NextTry::Never => Err(None),
-            NextTry::TooLong(too_long) => Err(Some(too_long)),
+            // This is one try at least, so nothing is left of the patience.
+            NextTry::Never => Err(GivenUp::PatienceOver),
+            NextTry::TooLong(too_long) => Err(GivenUp::TooLong(too_long)),
         }
     }
 
@@ -123,19 +135,23 @@ impl Away {
         self.tries.waited = self.tries.waited.saturating_add(pause.wait);
     }
 
-    /// Why it is given up: with how long it was waited for, and what would have it waited for longer.
-    pub(crate) fn in_words(&self, why: &str, too_long: Option<TooLong>, limits: &Limits) -> String {
+    /// Why it is given up: with how long it was waited for, and what would have it waited for longer, or that nothing would.
+    pub(crate) fn in_words(&self, why: &str, given_up: GivenUp, limits: &Limits) -> String {
         let waited = self.tries.waited;
-        let why = if waited.is_zero() {
-            why.to_owned()
-        } else {
-            format!("{why}; it was waited for, for {}", span_in_words(waited))
-        };
-        match too_long {
-            Some(too_long) => limits.wait_is_too_long(&why, &too_long),
+        let span = span_in_words(waited);
+        match given_up {
+            GivenUp::TooLong(too_long) if waited.is_zero() => limits.wait_is_too_long(why, &too_long),
+            GivenUp::TooLong(too_long) => {
+                limits.wait_is_too_long(&format!("{why}; it was waited for, for {span}"), &too_long)
+            }
+            GivenUp::Final | GivenUp::PatienceOver if waited.is_zero() => why.to_owned(),
             // Whoever had waited for all of it knows now what it was that ended.
-            None if !waited.is_zero() => format!("{why}, as long as `max_provider_wait_minutes` allows"),
-            None => why,
+            GivenUp::PatienceOver => {
+                format!("{why}; it was waited for, for {span}, as long as `max_provider_wait_minutes` allows")
+            }
+            GivenUp::Final => {
+                format!("{why}; it had been away for {span} before, and this ends the wait, since no wait changes it")
+            }
         }
     }
 }
@@ -154,25 +170,32 @@ mod tests {
         let retry = RetryPolicy::default().within(Duration::from_secs(10));
         let limits = Limits::default();
         let mut away = Away::default();
-        assert_eq!(away.in_words("gone", None, &limits), "gone");
+        assert_eq!(away.in_words("gone", GivenUp::PatienceOver, &limits), "gone");
+        assert_eq!(away.in_words("no", GivenUp::Final, &limits), "no");
         let first = away.again(Duration::ZERO, &retry, 0, None).unwrap();
         assert_eq!(first, Pause { wait: Duration::from_millis(500), left: Duration::from_millis(9_500) });
         let watcher: Watcher = std::sync::Arc::new(|_| {});
         let error = TransportError::Away { server: "mail".to_owned(), why: "HTTP 503".to_owned() };
         away.tell(&watcher, &error, first, None);
         assert_eq!(
-            away.in_words("gone", None, &limits),
+            away.in_words("gone", GivenUp::PatienceOver, &limits),
             "gone; it was waited for, for 1 s, as long as `max_provider_wait_minutes` allows"
+        );
+        // No patience is used up by what no wait changes.
+        assert_eq!(
+            away.in_words("HTTP status 401", GivenUp::Final, &limits),
+            "HTTP status 401; it had been away for 1 s before, and this ends the wait, since no wait changes it"
         );
         // The next one is longer, and begun only where it is over before the run's time is.
         assert_eq!(away.again(Duration::ZERO, &retry, 0, None).unwrap().wait, Duration::from_secs(1));
         let left = Some(Duration::from_millis(2_001));
         assert_eq!(away.again(Duration::ZERO, &retry, 0, left).unwrap().wait, Duration::from_secs(2));
         for left in [Duration::ZERO, Duration::from_secs(4)] {
-            let too_long = away.again(Duration::ZERO, &retry, 0, Some(left)).unwrap_err().unwrap();
-            let words = away.in_words("gone", Some(too_long), &limits);
+            let too_long = away.again(Duration::ZERO, &retry, 0, Some(left)).unwrap_err();
+            assert!(matches!(too_long, GivenUp::TooLong(_)), "{too_long:?}");
+            let words = away.in_words("gone", too_long, &limits);
             assert!(words.ends_with("or have it wait: `--max-wallclock-minutes +2`."), "{words}");
         }
-        assert_eq!(away.again(Duration::from_secs(10), &retry, 0, None), Err(None));
+        assert_eq!(away.again(Duration::from_secs(10), &retry, 0, None), Err(GivenUp::PatienceOver));
     }
 }

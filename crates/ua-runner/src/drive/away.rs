@@ -11,7 +11,7 @@ use ua_dispatch::TransportError;
 use super::Driver;
 use crate::error::RunError;
 use crate::machine::Event;
-use crate::waiting::Away;
+use crate::waiting::{Away, GivenUp};
 
 impl Driver<'_> {
     /// Waits before the calls are taken up again; the event that ends the work on them, when that comes first, or when nothing is to be waited for.
@@ -30,12 +30,12 @@ impl Driver<'_> {
         let again = if error.may_pass() {
             away.again(took, &self.machine.retry(), random, self.time_left())
         } else {
-            Err(None)
+            Err(GivenUp::Final)
         };
         let pause = match again {
             Ok(pause) => pause,
-            Err(too_long) => {
-                let detail = away.in_words(&chain(error), too_long, self.machine.limits());
+            Err(given_up) => {
+                let detail = away.in_words(&chain(error), given_up, self.machine.limits());
                 return Ok(Some(Event::ToolServerDown { detail }));
             }
         };

@@ -26,6 +26,8 @@ struct Away {
     unlisted: AtomicU32,
     /// What it says then.
     error: TransportError,
+    /// What it says once it is there again, for good, instead of serving.
+    then: Option<TransportError>,
 }
 
 fn is_left(left: u32) -> Option<u32> {
@@ -47,8 +49,13 @@ impl ToolTransport for Away {
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         let count = |left: &AtomicU32| left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left).is_ok();
-        if !count(&self.there) && count(&self.missing) {
-            return Err(self.error.clone());
+        if !count(&self.there) {
+            if count(&self.missing) {
+                return Err(self.error.clone());
+            }
+            if let Some(error) = &self.then {
+                return Err(error.clone());
+            }
         }
         self.tools.ready(server).await
     }
@@ -72,10 +79,20 @@ impl ToolTransport for Away {
 
 /// A shop whose server is away so often, after it was there so often; and how long each wait was that somebody was told.
 fn shop(there: u32, away: u32, error: TransportError) -> (Shop, Arc<Mutex<Vec<u64>>>) {
+    shop_that_says(there, away, error, None)
+}
+
+/// The same, whose server says something else for good once it is there again.
+fn shop_that_says(
+    there: u32,
+    away: u32,
+    error: TransportError,
+    then: Option<TransportError>,
+) -> (Shop, Arc<Mutex<Vec<u64>>>) {
     let mut shop = Shop::new(SCRIPT, POLICY, done);
     let tools = shop.step.agent.tools.clone();
     shop.step.agent.tools =
-        Arc::new(Away { tools, there: there.into(), missing: away.into(), unlisted: AtomicU32::new(0), error });
+        Arc::new(Away { tools, there: there.into(), missing: away.into(), unlisted: AtomicU32::new(0), error, then });
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = told.clone();
     shop.host.watcher = Arc::new(move |event| {
@@ -152,7 +169,7 @@ async fn a_tool_server_that_cannot_serve_yet_is_waited_for_before_the_first_turn
         let (mut shop, told) = shop(0, 0, error.clone());
         let tools = shop.step.agent.tools.clone();
         let (there, missing) = (AtomicU32::new(0), AtomicU32::new(0));
-        shop.step.agent.tools = Arc::new(Away { tools, there, missing, unlisted: unlisted.into(), error });
+        shop.step.agent.tools = Arc::new(Away { tools, there, missing, unlisted: unlisted.into(), error, then: None });
         (shop, told)
     };
     let away = || TransportError::Away { server: "shop".into(), why: "HTTP status 503".into() };
@@ -175,6 +192,34 @@ async fn a_tool_server_that_cannot_serve_yet_is_waited_for_before_the_first_turn
     let outcome = shop.run().await.unwrap();
     assert!(matches!(&outcome, StepOutcome::Stopped { reason: RunStop::ToolServer, .. }), "{outcome:?}");
     assert!(told.lock().unwrap().is_empty(), "nobody is kept waiting for an address that is wrong");
+}
+
+/// What a server that was away says when it is back may be what no wait changes: the run stops with that, says for how long it had been away, and
+/// does not say that a patience was used up of which most is left.
+#[tokio::test]
+async fn what_ends_a_wait_is_said_to_end_it_whatever_it_is() {
+    let (server, why) = (|| "shop".to_owned(), || "the reason".to_owned());
+    let look_at = [LookAt::Command, LookAt::Start, LookAt::Address, LookAt::Login];
+    let not_started =
+        look_at.map(|look_at| TransportError::NotStarted { server: server(), why: why(), may_pass: false, look_at });
+    let others = [
+        TransportError::UnknownServer { server: server() },
+        TransportError::Changed { server: server(), why: why() },
+        TransportError::Elsewhere { server: server(), why: why() },
+        TransportError::NotIdentified { server: server(), why: why() },
+    ];
+    for then in not_started.into_iter().chain(others) {
+        assert!(!then.may_pass(), "{then}");
+        for there in [0, 1] {
+            let (shop, told) = shop_that_says(there, 2, not_reached(), Some(then.clone()));
+            let outcome = shop.run().await.unwrap();
+            let StepOutcome::Stopped { reason: RunStop::ToolServer, detail } = &outcome else { panic!("{outcome:?}") };
+            assert_eq!(told.lock().unwrap().len(), 2, "{detail}");
+            assert!(detail.starts_with(&then.to_string()), "{detail}");
+            assert!(detail.contains("; it had been away for ") && detail.ends_with("no wait changes it"), "{detail}");
+            assert!(!detail.contains("max_provider_wait_minutes"), "{detail}");
+        }
+    }
 }
 
 /// What only a person changes is said at once.
