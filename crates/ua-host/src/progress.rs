@@ -172,9 +172,9 @@ impl Progress {
             RunEvent::AnswerKept { call_id } => Some(format!(
                 "the answer of {call_id} is kept in late_replies.log now: a resume stores it, should this process end before the database takes it"
             )),
-            RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
-                "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
-            )),
+            RunEvent::HistoryOverLimit { max_tokens, after_refusal } => {
+                Some(over_limit_in_words(*max_tokens, *after_refusal))
+            }
             RunEvent::Retrying { attempt, why, wait_millis, left_millis, may_be_billed, ends_in_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
                 let ends_in = ends_in_millis.map(Duration::from_millis);
@@ -479,8 +479,8 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "answer_not_kept", "tool_call_id": call_id, "said": said, "why": why})
         }
         RunEvent::AnswerKept { call_id } => json!({"event": "answer_kept", "tool_call_id": call_id}),
-        RunEvent::HistoryOverLimit { max_tokens } => {
-            json!({"event": "history_over_limit", "max_tokens": max_tokens})
+        RunEvent::HistoryOverLimit { max_tokens, after_refusal } => {
+            json!({"event": "history_over_limit", "max_tokens": max_tokens, "after_refusal": after_refusal})
         }
         RunEvent::Retrying { attempt, why, wait_millis, left_millis, may_be_billed, ends_in_millis } => {
             json!({
@@ -583,6 +583,22 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
     format!("counted as {effect} for this job: {by}{rest}")
 }
 
+/// That leaving out the middle of a history does not make it short enough. What the next try may have after a refusal is a number that nobody
+/// has set, so it is not told.
+fn over_limit_in_words(max_tokens: u64, after_refusal: bool) -> String {
+    if after_refusal {
+        "less of the history does not help: the job and the newest messages alone are more than the next try may have after the provider refused a \
+         longer request. If it refuses this one as well, the model takes less than the job itself: fork the run with a model that takes more, or \
+         begin a shorter job, or one with fewer tools"
+            .to_owned()
+    } else {
+        format!(
+            "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent (`history_max_tokens`, or what \
+             the model takes if that is less)"
+        )
+    }
+}
+
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
@@ -596,6 +612,15 @@ mod tests {
         assert_eq!(sent(None).took(at(3)), " in 3.0 s");
         assert_eq!(sent(Some(at(4))).took(at(5)), " in 4.0 s");
         assert_eq!(sent(Some(at(4))).took(at(606)), " in 4.0 s, stored 10 min later");
+    }
+
+    #[test]
+    fn a_limit_that_nobody_set_is_not_told_as_one() {
+        let set = over_limit_in_words(128_000, false);
+        assert!(set.contains("128000 tokens") && set.contains("`history_max_tokens`"), "{set}");
+        let refused = over_limit_in_words(166, true);
+        assert!(!refused.contains("166") && !refused.contains("limit for"), "{refused}");
+        assert!(refused.contains("the provider refused") && refused.contains("fork the run"), "{refused}");
     }
 
     #[test]

@@ -197,8 +197,8 @@ struct Driver<'a> {
     reply_limit: Option<u32>,
     /// What a person has to correct at the provider, by the last request that it refused for it.
     correction: Option<Correction>,
-    /// Whether somebody was told that the history does not fit.
-    told_over_limit: bool,
+    /// Whether somebody was told that the history does not fit, and whether that was after a refusal.
+    told_over_limit: Option<bool>,
     /// The turn whose request was too long for the model, so that its history is cut.
     cut_for: Option<u32>,
     /// Whether the last request has its newest turn in part.
@@ -265,7 +265,7 @@ impl<'a> Driver<'a> {
             unread: UnreadWords::default(),
             reply_limit: None,
             correction: None,
-            told_over_limit: false,
+            told_over_limit: None,
             cut_for: None,
             is_shortened: false,
             told_shortened: None,

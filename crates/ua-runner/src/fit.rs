@@ -127,6 +127,12 @@ impl Fit {
         Limits { wanted, taken: known.map(|known| self.history(known)).or(self.at_most) }
     }
 
+    /// Whether that limit is so low because a longer request was refused: nobody has set it, and the model is not known to have it.
+    pub(crate) fn is_cut(&self, wanted: u64, known: Option<u64>) -> bool {
+        let uncut = Self { at_most: None, ..*self }.limits(wanted, known).wanted;
+        self.at_most.is_some_and(|at_most| at_most < uncut)
+    }
+
     /// What so many estimated tokens are likely to count as.
     pub(crate) fn counted(&self, tokens: u64) -> u64 {
         tokens.saturating_mul(self.scale) / PLAIN
@@ -222,9 +228,11 @@ mod tests {
         assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 6_000, taken: Some(6_000) });
         told(&mut fit, 2_000, 4_000);
         assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 3_000, taken: Some(3_000) });
+        assert!(!fit.is_cut(128_000, Some(6_000)), "it is known");
         fit.cut_below(&request(), &estimate(3_000));
         assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 2_000, taken: Some(2_000) });
         assert_eq!(fit.limits(128_000, None), Limits { wanted: 2_000, taken: Some(2_000) });
+        assert!(fit.is_cut(128_000, Some(6_000)) && fit.is_cut(128_000, None) && !fit.is_cut(2_000, None));
     }
 
     #[test]

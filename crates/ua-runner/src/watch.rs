@@ -205,10 +205,13 @@ pub enum RunEvent {
         /// The reply that was to be continued from.
         response_id: String,
     },
-    /// The job and the newest messages alone are over what a request may carry of the history; they are sent all the same. Told once.
+    /// The job and the newest messages alone are over what a request may carry of the history; they are sent all the same. Told once,
+    /// and once more where the provider refused that.
     HistoryOverLimit {
         /// The most tokens of history.
         max_tokens: u64,
+        /// Whether it is so few because the provider refused a longer request as too long, or perhaps for that: no setting says it.
+        after_refusal: bool,
     },
     /// A request was charged.
     Charged {

@@ -56,7 +56,8 @@ impl Driver<'_> {
     /// The request that the history, the tools and the settings make now, with its size.
     pub(super) async fn composed(&mut self) -> Result<(ModelRequest, Measured), RunError> {
         let store = self.ports.store.as_ref();
-        let mut limits = self.fit.limits(self.run.spec.settings.history_max_tokens, self.settings.history_tokens);
+        let (wanted, known) = (self.run.spec.settings.history_max_tokens, self.settings.history_tokens);
+        let mut limits = self.fit.limits(wanted, known);
         // Who keeps the conversation itself has all of it already.
         limits.taken = limits.taken.filter(|_| self.ports.llm.conversation() == Conversation::InTheRequest);
         let composed =
@@ -67,8 +68,12 @@ impl Driver<'_> {
         if composed.shortened && self.told_shortened.replace(turn) != Some(turn) {
             (self.ports.watcher)(RunEvent::NewestShortened { turn });
         }
-        if let Some(max_tokens) = composed.over.filter(|_| !std::mem::replace(&mut self.told_over_limit, true)) {
-            (self.ports.watcher)(RunEvent::HistoryOverLimit { max_tokens });
+        if let Some(max_tokens) = composed.over {
+            let after_refusal = self.fit.is_cut(wanted, known);
+            if self.told_over_limit.is_none_or(|told| after_refusal && !told) {
+                self.told_over_limit = Some(after_refusal);
+                (self.ports.watcher)(RunEvent::HistoryOverLimit { max_tokens, after_refusal });
+            }
         }
         let messages = composed.messages;
         self.renew_tools();
