@@ -304,7 +304,9 @@ pub(crate) fn newest_replies(records: &RunRecords) -> Vec<Reply<'_>> {
         let (Some(record), Some(committed_at)) = (record, turn.committed_at) else { break };
         let (stop_reason, text) = (turn.reply.stop_reason, record.message.text());
         let is_answer = ReplyEnd::of(stop_reason, &text) == ReplyEnd::Whole;
-        if record.message.tool_uses().next().is_some() || (is_answer && !replies.is_empty()) {
+        // Calls that a refused reply asked for were not made.
+        let asks = record.message.tool_uses().next().is_some() && stop_reason != StopReason::Refusal;
+        if asks || (is_answer && !replies.is_empty()) {
             break;
         }
         replies.push(Reply { record, stop_reason, text, committed_at });

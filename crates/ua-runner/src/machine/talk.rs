@@ -69,7 +69,7 @@ impl Talk {
         *self = Self::default();
     }
 
-    /// Takes a reply that asks for nothing. The answer, if this one ends it.
+    /// Takes a reply that asks for nothing, or was refused whatever it asks for. The answer, if this one ends it.
     ///
     /// # Errors
     /// How the reply ended that is no answer.

@@ -211,6 +211,19 @@ impl RunMachine {
         self.committed += 1;
         self.held_millis = held_millis;
         self.add(Use::Turn);
+        // None of the calls of a reply that was refused is made, whatever it asked for: it is a refusal like one without calls, and the results of those
+        // say so to the model.
+        if turn.asks && turn.stop_reason == StopReason::Refusal {
+            let given_up =
+                self.talk.take(turn.stop_reason, &turn.text).err().filter(|end| end.is_given_up(self.talk.vain()));
+            return Ok(match given_up {
+                Some(end) => {
+                    let text = end.question(self.talk.vain(), &turn.text, &self.ended);
+                    self.ask_about_failures(QuestionKind::RepeatedFailures, text)
+                }
+                None => self.between_turns(None),
+            });
+        }
         if let Some((error, count)) = &self.same_error
             && self.limits.max_same_error_repeats.is_some_and(|max| *count > max)
         {

@@ -242,6 +242,40 @@ fn a_reply_that_is_no_answer_is_told_once_and_never_a_success() {
     }
 }
 
+/// Whatever a refused reply asked for, it is a refusal: a person is asked after as many of them as without calls, and hears that the model refused and not
+/// that calls were not run.
+#[test]
+#[expect(clippy::wildcard_enum_match_arm, reason = "whatever else it is, the test fails")]
+fn a_refusal_that_asks_for_tools_is_a_refusal() {
+    let refused = |machine: &mut RunMachine| {
+        let reply = reply(StopReason::Refusal, true);
+        let not_run = OpenCall { is_settled: true, has_failed: true, ..call(1, true) };
+        let events = [
+            reserved(),
+            Event::Thought(Ok(reply)),
+            Event::Recorded(vec![not_run]),
+            Event::Committed { held_millis: 0 },
+        ];
+        feed(machine, events).pop().unwrap()
+    };
+    for asks in [true, false] {
+        let limits = Limits { ask_on_repeated_failures: asks, max_same_error_repeats: Some(1), ..Limits::default() };
+        let mut machine = RunMachine::new(limits, Start::fresh());
+        assert_eq!(refused(&mut machine), Command::Reserve { turn: 2 }, "its results tell the model");
+        let told = match refused(&mut machine) {
+            Command::Ask { kind: QuestionKind::RepeatedFailures, text } if asks => text,
+            Command::Stop(Conclusion::Failed { why }) if !asks => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(told.starts_with("The model refused") && told.ends_with("twice in a row. It said: words"), "{told}");
+    }
+    // One with calls and one without are two.
+    let limits = Limits { ask_on_repeated_failures: false, ..Limits::default() };
+    let mut machine = RunMachine::new(limits, Start::fresh());
+    refused(&mut machine);
+    assert!(matches!(said(&mut machine, StopReason::Refusal, "No."), Command::Stop(Conclusion::Failed { .. })));
+}
+
 /// A process that was killed before it could say so to the model has not said it: the next one does, behind the note of the resume.
 #[test]
 fn a_resume_tells_the_model_what_a_kill_left_untold() {
