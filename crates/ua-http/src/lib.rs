@@ -7,6 +7,7 @@
 
 pub mod sse;
 
+use std::error::Error as StdError;
 use std::sync::{Arc, OnceLock};
 
 use reqwest::ClientBuilder;
@@ -16,7 +17,7 @@ use reqwest::redirect::Policy;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, InvalidMessage, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
 /// The versions of HTTP that a client offers to a TLS server.
@@ -51,6 +52,31 @@ pub fn blocking(timeout: std::time::Duration) -> Result<BlockingClient, reqwest:
 pub fn prepare() {
     // An error says that the process has one already.
     ring::default_provider().install_default().ok();
+}
+
+/// Why a request or a connection failed, by what lies at the bottom of its error; the outer texts repeat the address.
+pub fn cause(error: &(dyn StdError + 'static)) -> String {
+    let mut deepest = error;
+    loop {
+        if is_answered_without_tls(deepest) {
+            return "what answers there does not speak TLS: is it an address without (`http://`), or another port?"
+                .to_owned();
+        }
+        match deepest.source() {
+            Some(inner) => deepest = inner,
+            None => return deepest.to_string(),
+        }
+    }
+}
+
+/// Whether the first that came back was no TLS, as a plain port answers. The library's word for it is a corrupt message.
+fn is_answered_without_tls(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        return matches!(error, Error::InvalidMessage(InvalidMessage::InvalidContentType));
+    }
+    // What an error of the system wraps is not among its sources.
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    wrapped.is_some_and(|wrapped| is_answered_without_tls(wrapped))
 }
 
 /// The same TLS for what speaks another protocol than HTTP.

@@ -128,12 +128,8 @@ pub(crate) fn means_not_done(status: StatusCode) -> bool {
 }
 
 /// The innermost cause, which names what happened; the outer ones repeat the address.
-pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
+pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    ua_http::cause(error)
 }
 
 /// An address as it may be shown: where it leads, and nothing of the rest, which may hold a token.

@@ -50,6 +50,9 @@ impl HttpConnection {
         match kind.as_str() {
             "application/json" => {
                 let body = whole(response).await?;
+                if body.trim_ascii().is_empty() {
+                    return Err(lost(no_result(status, &kind, true)));
+                }
                 match self.inner.understand(&body, id).map_err(|fault| lost(fault.in_words()))? {
                     Some(reply) => Ok(reply),
                     None => Err(lost("it broke the protocol: it answered with a message that is not an answer")),
@@ -83,14 +86,23 @@ impl HttpConnection {
                 }
             }
             kind => {
-                let no_result =
-                    || lost(format!("it answered HTTP status {status} with {kind:?} content and no result"));
+                let says_so = response.content_length() == Some(0);
                 // What is a whole answer is one, whatever it is called. A body without an announced end may have none.
                 let may_be_one = response.content_length().is_some() && matches!(kind, "" | "text/plain" | "text/json");
                 let body = if may_be_one { whole(response).await? } else { Vec::new() };
-                self.inner.understand(&body, id).ok().flatten().ok_or_else(no_result)
+                let is_empty = says_so || (may_be_one && body.trim_ascii().is_empty());
+                self.inner.understand(&body, id).ok().flatten().ok_or_else(|| lost(no_result(status, kind, is_empty)))
             }
         }
+    }
+}
+
+/// What an answer is that has no result in it: nothing, as a server gives that acknowledges a notification, or something else.
+pub(super) fn no_result(status: StatusCode, kind: &str, is_empty: bool) -> String {
+    match (is_empty, kind) {
+        (true, _) => format!("it answered HTTP status {status} and nothing else, which is no result"),
+        (false, "") => format!("it answered HTTP status {status} with content of no stated type, which is no result"),
+        (false, kind) => format!("it answered HTTP status {status} with {kind:?} content and no result"),
     }
 }
 

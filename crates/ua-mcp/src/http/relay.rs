@@ -203,10 +203,13 @@ impl Relay {
     async fn answer(&self, response: Response, id: u64) -> Result<Value, Failure> {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let wire = &self.wire;
+        let (wire, status) = (&self.wire, response.status());
         match kind.as_str() {
             "application/json" => {
                 let body = reading::whole(response).await?;
+                if body.trim_ascii().is_empty() {
+                    return Err(Failure::Lost(reading::no_result(status, &kind, true)));
+                }
                 let answer = wire.understand(&body, id)?;
                 answer.ok_or_else(|| Failure::Lost("it answered with a message that is not an answer".to_owned()))
             }
@@ -217,7 +220,10 @@ impl Relay {
                 };
                 reading::follow(&wire.env, response, |data| wire.understand(data, id), resume).await
             }
-            _ => Err(Failure::Lost(format!("it answered with {kind:?} content and no result"))),
+            kind => {
+                let is_empty = response.content_length() == Some(0);
+                Err(Failure::Lost(reading::no_result(status, kind, is_empty)))
+            }
         }
     }
 

@@ -229,6 +229,7 @@ fn call(seen: &Seen) -> Answer {
             Answer::Cut(whole[..whole.len() - 5].to_owned())
         }
         "accepted" => Answer::Whole(response("202 Accepted", "", "")),
+        "empty_json" => Answer::Whole(response("200 OK", "content-type: application/json\r\n", "")),
         "web_page" => Answer::Whole(response("200 OK", "content-type: text/html\r\n", "<p>Please log in</p>")),
         "wrong_id" => Answer::Whole(json_response(&done(&json!(4711)))),
         "batch" => Answer::Whole(json_response(&json!([done(id)]))),
