@@ -18,7 +18,6 @@ pub(crate) mod reply_limit;
 pub(crate) mod too_long;
 mod waiting;
 
-use std::error::Error as _;
 use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -197,7 +196,7 @@ impl HttpClient {
                 self.has_answered.store(true, Ordering::Relaxed);
                 read_whole(&events, model, assembler, observer)
             }
-            None => Err(reject::not_a_stream(&stated, &marks::text(body))),
+            None => no_reply(&stated, &marks::text(body), model, assembler, observer),
         }
     }
 
@@ -213,10 +212,10 @@ impl HttpClient {
     fn not_answered(&self, error: reqwest::Error) -> LlmError {
         let error = error.without_url();
         if error.is_builder() {
-            return LlmError::Setup { why: innermost(&error) };
+            return LlmError::Setup { why: ua_http::cause(&error) };
         }
         if error.is_connect() {
-            return LlmError::Unreachable { host: address::authority(&self.endpoint), why: innermost(&error) };
+            return LlmError::Unreachable { host: address::authority(&self.endpoint), why: ua_http::cause(&error) };
         }
         if error.is_timeout() {
             return LlmError::Timeout { idle: self.idle_timeout };
@@ -291,12 +290,19 @@ fn begins_as_a_stream(body: &[u8], is_labelled: bool) -> bool {
     has_field || (is_labelled && line.first().is_some_and(|first| *first != b'{'))
 }
 
-fn innermost(error: &reqwest::Error) -> String {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = error.source();
-    let mut text = error.to_string();
-    while let Some(cause) = source {
-        text = cause.to_string();
-        source = cause.source();
+/// What an answer with a success means that is no reply: the error that an API gave in its place, which is what it would have been with the status
+/// that goes with it, or something that no API of models has said.
+fn no_reply(
+    stated: &str,
+    body: &str,
+    model: &str,
+    assembler: impl Assemble,
+    observer: &dyn StreamObserver,
+) -> Result<ModelTurn, LlmError> {
+    let Some(status) = reject::status_of_error(body) else { return Err(reject::not_a_stream(stated, body)) };
+    if let Some(events) = assembler.refused_as_events(body).or_else(|| reject::withheld(status, body)) {
+        return read_whole(&events, model, assembler, observer);
     }
-    text
+    let error = reject::like_status(status, waiting::asked_in_body(status, body), body, model);
+    Err(assembler.refused(status, body, error))
 }

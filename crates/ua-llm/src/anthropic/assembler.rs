@@ -12,12 +12,10 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 use crate::ANTHROPIC;
 use crate::chat::as_text::{Offered, WRITTEN, is_call_in_text, offered_in};
 use crate::chat::names::ANTHROPIC_LONGEST;
-use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, known_event, object_of};
 use crate::http::lenient::{self, without_nulls};
-use crate::http::reject::unsorted;
-use crate::http::too_long::{is_code_of_too_long, says_too_long};
+use crate::http::reject::kind_of as kind_of_error;
 use crate::provider::Ending;
 use crate::request::ModelRequest;
 
@@ -226,10 +224,6 @@ impl Assemble for Assembler {
         let said = if self.is_call_in_text { format!("{said}; {WRITTEN}") } else { said };
         Ending { said, context_is_full: reason == CONTEXT_IS_FULL }
     }
-
-    fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
-        by_type(kind, message, model)
-    }
 }
 
 impl Assembler {
@@ -353,27 +347,10 @@ impl WireUsage {
 /// What an event reports: an object with a type and a message, or just words.
 fn reported(event: &Map<String, Value>) -> Fault {
     let error = event.get("error").unwrap_or(&Value::Null);
-    let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let kind = error["type"].as_str().or_else(|| error["code"].as_str()).unwrap_or_default().to_owned();
+    let kind = kind_of_error(error);
     let message = [&error["message"], error, event.get("message").unwrap_or(&Value::Null)];
-    let message = message.into_iter().find(|place| !place.is_null()).map(words);
+    let message = message.into_iter().find(|place| !place.is_null()).map(in_words);
     Fault::Reported { kind, message: message.unwrap_or_else(|| "no explanation was given".to_owned()) }
-}
-
-/// Sorts an error that came inside a stream, by the type that the provider gave it.
-fn by_type(kind: &str, message: String, model: &str) -> LlmError {
-    match kind {
-        "authentication_error" => LlmError::Unauthorized { status: 401, message },
-        "billing_error" => LlmError::Unpaid { status: 402, message },
-        "permission_error" => LlmError::Unauthorized { status: 403, message },
-        "not_found_error" => LlmError::NotFound { model: model.to_owned(), message },
-        "invalid_request_error" if says_too_long(&message) => LlmError::TooLong { status: 400, message },
-        "invalid_request_error" => LlmError::InvalidRequest { status: 400, message },
-        code if is_code_of_too_long(code) => LlmError::TooLong { status: 413, message },
-        "rate_limit_error" => LlmError::RateLimited { retry_after: None, until_reset: None, message },
-        "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
-        _ => unsorted(kind, message),
-    }
 }
 
 fn block(partial: Partial) -> Option<Block> {

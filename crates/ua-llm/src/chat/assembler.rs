@@ -24,10 +24,9 @@ use super::as_text::{Offered, WRITTEN, asks_for_tool, offered_in};
 use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
 use super::{OF_CALLS, reasoning};
 use crate::OPENAI_CHAT;
-use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
-use crate::http::{lenient, reject, too_long};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, known_event, object_of};
+use crate::http::{lenient, reject};
 use crate::provider::Ending;
 use crate::request::ModelRequest;
 
@@ -96,11 +95,6 @@ struct Chunk {
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
-    /// Older vLLM: a chunk that is an error as a whole.
-    #[serde(default, deserialize_with = "lenient::text")]
-    object: Option<String>,
-    #[serde(default)]
-    message: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -221,10 +215,6 @@ impl Assembler {
     fn take(&mut self, chunk: Chunk) -> Result<Progress, Fault> {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(reported(&error));
-        }
-        if chunk.object.as_deref() == Some("error") {
-            let message = chunk.message.unwrap_or_default();
-            return Err(Fault::Reported { kind: "error".to_owned(), message: words(&message) });
         }
         if let Some(usage) = chunk.usage.filter(WireUsage::says_something) {
             self.usage = Some(usage.total());
@@ -501,30 +491,6 @@ impl Assemble for Assembler {
         let said = if self.ended.is_empty() { "no finish reason".to_owned() } else { self.ended.clone() };
         Ending { said, context_is_full: false }
     }
-
-    fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
-        if let Ok(status @ 400..=599) = kind.parse::<u16>() {
-            return reject::in_stream(status, message, model);
-        }
-        match kind {
-            "authentication_error" | "invalid_api_key" => LlmError::Unauthorized { status: 401, message },
-            "insufficient_quota" => LlmError::Unpaid { status: 402, message },
-            "permission_error" => LlmError::Unauthorized { status: 403, message },
-            "model_not_found" | "not_found_error" | "NotFoundError" => {
-                LlmError::NotFound { model: model.to_owned(), message }
-            }
-            code if too_long::is_code_of_too_long(code) => LlmError::TooLong { status: 400, message },
-            "invalid_request_error" | "BadRequestError" | "INVALID_ARGUMENT" if too_long::says_too_long(&message) => {
-                LlmError::TooLong { status: 400, message }
-            }
-            "invalid_request_error" | "BadRequestError" => LlmError::InvalidRequest { status: 400, message },
-            "rate_limit_exceeded" | "rate_limit_error" | "requests" | "tokens" => {
-                LlmError::RateLimited { retry_after: None, until_reset: None, message }
-            }
-            "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
-            _ => reject::unsorted(kind, message),
-        }
-    }
 }
 
 /// What a server said of the calls of a reply besides, in their order, as the block that keeps it.
@@ -641,18 +607,10 @@ fn filtered(results: Value) -> Option<String> {
 
 /// An error of a chunk: an object with a code, a type and a message, or just words.
 fn reported(error: &Value) -> Fault {
-    let code = match &error["code"] {
-        Value::Number(code) => Some(code.to_string()),
-        Value::String(code) if !code.is_empty() => Some(code.clone()),
-        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    let kind = code.or_else(|| error["type"].as_str().map(str::to_owned)).unwrap_or_else(|| "error".to_owned());
+    let kind = reject::kind_of(error);
+    let kind = if kind.is_empty() { "error".to_owned() } else { kind };
     let message = reject::behind_a_router(error);
     let message =
-        message.unwrap_or_else(|| if error["message"].is_null() { words(error) } else { words(&error["message"]) });
+        message.unwrap_or_else(|| in_words(if error["message"].is_null() { error } else { &error["message"] }));
     Fault::Reported { kind, message }
-}
-
-fn words(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -465,7 +465,9 @@ fn an_error_in_the_stream_is_told_with_its_code_or_type() {
         told("server_error", "m")
     );
     assert_eq!(reported(json!({"error": "out of memory"})), told("error", "out of memory"));
-    assert_eq!(reported(json!({"object": "error", "message": "m"})), told("error", "m"));
+    assert_eq!(reported(json!({"object": "error", "message": "m"})), told("", "m"));
+    let older = json!({"object": "error", "message": "m", "type": "BadRequestError", "param": null, "code": 400});
+    assert_eq!(reported(older), told("400", "m"));
     for outage in ["error", "network_error", "abort", "insufficient_system_resource"] {
         assert_eq!(reported(finish(outage)).0, outage);
     }

@@ -57,12 +57,23 @@ pub(crate) enum Fault {
 /// The event that `data` is, as an object; the error that it reports, in whatever place servers put one.
 pub(crate) fn object_of(data: &str) -> Result<Map<String, Value>, Fault> {
     match serde_json::from_str(data) {
+        // Older vLLM and its kin: the event is the error.
+        Ok(Value::Object(event)) if event.get("object").is_some_and(|object| object == "error") => {
+            let message = event.get("message").filter(|message| !message.is_null());
+            let message = message.map_or_else(|| "no explanation was given".to_owned(), in_words);
+            Err(Fault::Reported { kind: reject::kind_of(&Value::Object(event)), message })
+        }
         Ok(Value::Object(event)) => Ok(event),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Err(Fault::Nonsense("an event is not an object".to_owned()))
         }
         Err(error) => Err(Fault::Nonsense(format!("an event is not readable: {error}"))),
     }
+}
+
+/// What a server says, as a text.
+pub(crate) fn in_words(said: &Value) -> String {
+    said.as_str().map_or_else(|| said.to_string(), str::to_owned)
 }
 
 /// Reads an event whose type this build knows.
@@ -109,7 +120,9 @@ pub(crate) trait Assemble: Send {
     fn ending(&self) -> Ending;
 
     /// Sorts an error that the provider reported inside the stream.
-    fn reported(&self, kind: &str, message: String, model: &str) -> LlmError;
+    fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
+        reject::reported(kind, message, model)
+    }
 
     /// Looks into the answer to a refused request for what its status alone, of which `error` was made, does not say.
     fn refused(&self, status: u16, body: &str, error: LlmError) -> LlmError {

@@ -73,6 +73,11 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
     }
 }
 
+/// The same of an error that came without a status of its own: inside a stream, or in the place of a reply that came with a success.
+pub(crate) fn like_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
+    by_status(status, retry_after, body, model)
+}
+
 /// What an answer has under `error`; `None` where it is no object, whatever else it is: a text, a list, a page.
 pub(crate) fn error_in(body: &str) -> Option<Value> {
     match serde_json::from_str::<Value>(&alone(body)).ok()? {
@@ -144,6 +149,8 @@ fn is_about_model(message: &str, body: &str, model: &str) -> bool {
 }
 
 /// What an answer with status 200 is that is no stream of events.
+///
+/// An error of an API is none of these where it says which one it is ([`status_of_error`]).
 pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
     const SHOWN: usize = 120;
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -153,8 +160,6 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
     let trimmed = body.trim_start();
     let mut is_foreign = false;
     let what = match serde_json::from_str::<Value>(body) {
-        // Whoever stands in between has put the status where the reply would be.
-        Ok(read) if let Some(status) = status_in(&read) => return by_status(status, None, body, ""),
         Ok(read) if ["error", "detail"].iter().any(|field| read.get(field).is_some_and(|value| !value.is_null())) => {
             format!("an error in place of one: {}", message_in(body))
         }
@@ -178,11 +183,73 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
     LlmError::NotAReply { what, is_foreign }
 }
 
-/// The number of a status that an error in place of a reply has.
-fn status_in(read: &Value) -> Option<u16> {
-    let code = &read["error"]["code"];
-    let code = code.as_u64().or_else(|| code.as_str()?.parse().ok())?;
-    u16::try_from(code).ok().filter(|code| (400..600).contains(code))
+/// The status that an error would have come with which came with a success, in the place of a reply: by the number or the name that it has, whoever
+/// put it there, or by words that are those of a request which is too long. `None` of what is no error, or one that says nothing that is known.
+pub(crate) fn status_of_error(body: &str) -> Option<u16> {
+    let body = &*alone(body);
+    let read: Value = serde_json::from_str(body).ok().filter(Value::is_object)?;
+    let is_bare = [&read["type"], &read["object"]].iter().any(|word| **word == "error");
+    let below = Some(&read["error"]).filter(|error| !error.is_null());
+    let error = below.or(Some(&read).filter(|_| is_bare))?;
+    let too_long = || too_long::says_so(500, body, &message_in(body)).then_some(400);
+    status_of(&kind_of(error)).or_else(too_long)
+}
+
+/// What an error is called, of all that it is called: what is known comes first, and a number or a name that says more than its class.
+pub(crate) fn kind_of(error: &Value) -> String {
+    let told = [&error["code"], &error["type"], &error["status"]];
+    let told = told.into_iter().filter_map(|told| match told {
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(name) if !name.is_empty() && name != "error" => Some(name.clone()),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+    });
+    let told: Vec<String> = told.collect();
+    let is_known = |kind: &&String| too_long::is_code_of_too_long(kind) || status_of(kind).is_some();
+    told.iter().find(is_known).or(told.first()).cloned().unwrap_or_default()
+}
+
+/// The status that goes with what an API calls an error, which may be the number itself. All wires share the names: gateways translate replies from
+/// one to the other, and errors only half.
+fn status_of(kind: &str) -> Option<u16> {
+    if let Ok(status @ 400..=599) = kind.parse::<u16>() {
+        return Some(status);
+    }
+    Some(match kind {
+        "invalid_request_error" | "BadRequestError" | "INVALID_ARGUMENT" | "invalid_prompt" | "invalid_image" => 400,
+        "authentication_error" | "AuthenticationError" | "UNAUTHENTICATED" | "invalid_api_key" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" | "PermissionDeniedError" | "PERMISSION_DENIED" => 403,
+        "not_found_error" | "NotFoundError" | "NOT_FOUND" | "model_not_found" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error"
+        | "RateLimitError"
+        | "RESOURCE_EXHAUSTED"
+        | "rate_limit_exceeded"
+        | "requests"
+        | "tokens" => 429,
+        "api_error" | "InternalServerError" | "INTERNAL" | "server_error" => 500,
+        "ServiceUnavailableError" | "UNAVAILABLE" | "server_is_overloaded" | "slow_down" => 503,
+        "timeout_error" | "DEADLINE_EXCEEDED" => 504,
+        "overloaded_error" => 529,
+        _ => return None,
+    })
+}
+
+/// Sorts an error inside a stream, by the number or the name that its server has given it: what it means is what it would mean in front of one.
+pub(crate) fn reported(kind: &str, message: String, model: &str) -> LlmError {
+    let body = json!({"error": {"code": kind, "message": message}}).to_string();
+    let too_long = || too_long::says_so(500, &body, &message).then_some(400);
+    let Some(status) = status_of(kind).or_else(too_long) else { return unsorted(kind, message) };
+    let error = like_status(status, None, &body, model);
+    // It is an answer of the API, so what is not there is the model. The stream had begun, and what it brought may be billed: that the same status in
+    // front of one would be free says nothing here.
+    if matches!(error, LlmError::NoEndpoint { .. }) {
+        LlmError::NotFound { model: model.to_owned(), message }
+    } else if matches!(error, LlmError::Server { .. }) {
+        unsorted(kind, message)
+    } else {
+        error
+    }
 }
 
 /// What the provider's advice makes of an error: `x-should-retry` says of this very answer whether asking again may help.
@@ -206,20 +273,9 @@ pub(crate) fn as_advised(
 }
 
 /// An error inside a stream whose kind says nothing that is known: it may pass. The kind is said where there is one.
-pub(crate) fn unsorted(kind: &str, message: String) -> LlmError {
+fn unsorted(kind: &str, message: String) -> LlmError {
     let message = if kind.is_empty() { message } else { format!("{kind}: {message}") };
     LlmError::Server { status: None, retry_after: None, message }
-}
-
-/// Sorts an error inside a stream, to which a server has given the number of a status. The stream had begun, and what it brought may be billed:
-/// that the same number in front of one would be free says nothing here.
-pub(crate) fn in_stream(status: u16, message: String, model: &str) -> LlmError {
-    let error = by_status_and_message(status, None, message, model);
-    if let LlmError::Server { message, .. } = error {
-        LlmError::Server { status: None, retry_after: None, message: format!("{status}: {message}") }
-    } else {
-        error
-    }
 }
 
 /// The same as [`by_status`] for a status whose message has been read already.

@@ -18,6 +18,7 @@ use crate::error::LlmError;
 use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
 use crate::http::lenient;
+use crate::http::reject::kind_of;
 use crate::provider::Ending;
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
@@ -212,6 +213,9 @@ struct Details {
 struct Reported {
     #[serde(default, deserialize_with = "lenient::text")]
     code: Option<String>,
+    /// What it is called; of an event as a whole, that it is an error.
+    #[serde(default, rename = "type", deserialize_with = "lenient::text")]
+    kind: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     message: Option<String>,
     #[serde(default, deserialize_with = "lenient::maybe")]
@@ -312,8 +316,8 @@ impl Assemble for Assembler {
         Ending { said: self.ended.clone(), context_is_full: false }
     }
 
-    fn reported(&self, kind: &str, message: String, _model: &str) -> LlmError {
-        reject::by_code(kind, message, self.known.as_ref())
+    fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
+        reject::by_code(kind, message, model, self.known.as_ref())
     }
 
     fn refused(&self, status: u16, body: &str, error: LlmError) -> LlmError {
@@ -481,7 +485,8 @@ impl Reported {
     fn into_fault(self) -> Fault {
         let inner = self.error.map(|inner| *inner).unwrap_or_default();
         let message = self.message.or(inner.message).unwrap_or_else(|| "no explanation was given".to_owned());
-        Fault::Reported { kind: self.code.or(inner.code).unwrap_or_default(), message }
+        let (code, kind) = (self.code.or(inner.code), inner.kind.or(self.kind));
+        Fault::Reported { kind: kind_of(&json!({"code": code, "type": kind})), message }
     }
 }
 

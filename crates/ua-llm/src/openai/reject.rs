@@ -4,8 +4,7 @@ use serde::Deserialize;
 
 use crate::error::LlmError;
 use crate::http::lenient;
-use crate::http::reject::{in_stream, unsorted};
-use crate::http::too_long::{is_code_of_too_long, says_too_long};
+use crate::http::reject::reported;
 use crate::session::KnownPrefix;
 
 #[derive(Deserialize)]
@@ -48,27 +47,14 @@ pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&Kn
 }
 
 /// Sorts an error inside a stream.
-pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) -> LlmError {
+pub(crate) fn by_code(code: &str, message: String, model: &str, known: Option<&KnownPrefix>) -> LlmError {
     let status = code.parse::<u16>().ok().filter(|status| (400..600).contains(status));
-    match (code, known) {
-        (_, Some(known)) if is_forgotten(status.unwrap_or_default(), code, None, &message, known) => {
+    match known {
+        Some(known) if is_forgotten(status.unwrap_or_default(), code, None, &message, known) => {
             forgotten(known, message)
         }
-        _ if let Some(status) = status => in_stream(status, message, ""),
-        ("rate_limit_exceeded", _) => LlmError::RateLimited { retry_after: None, until_reset: None, message },
-        ("insufficient_quota", _) => LlmError::Unpaid { status: 429, message },
-        ("server_is_overloaded" | "slow_down" | "overloaded_error", _) => {
-            LlmError::Overloaded { retry_after: None, message }
-        }
-        _ if is_code_of_too_long(code) => LlmError::TooLong { status: 400, message },
-        ("invalid_prompt" | "invalid_request_error" | "invalid_image", _) if says_too_long(&message) => {
-            LlmError::TooLong { status: 400, message }
-        }
-        ("invalid_prompt" | "invalid_request_error" | "invalid_image", _) => {
-            LlmError::InvalidRequest { status: 400, message }
-        }
-        ("" | "server_error", _) => LlmError::Server { status: None, retry_after: None, message },
-        _ => unsorted(code, message),
+        // Its name says nothing that is not said anyway.
+        Some(_) | None => reported(if code == "server_error" { "" } else { code }, message, model),
     }
 }
 
@@ -138,15 +124,17 @@ mod tests {
         let body = r#"{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}"#;
         let limited = LlmError::RateLimited { retry_after: None, until_reset: None, message: String::new() };
         assert!(!refine(limited, 429, body, None).may_retry());
-        assert!(!by_code("insufficient_quota", String::new(), None).may_retry());
+        assert!(!by_code("insufficient_quota", String::new(), "m", None).may_retry());
     }
 
     #[test]
     fn errors_inside_a_stream_are_sorted_like_those_before_it() {
-        let of = |code: &str| by_code(code, "m".into(), Some(&known()));
+        let of = |code: &str| by_code(code, "m".into(), "gpt-x", Some(&known()));
         assert!(matches!(of("previous_response_not_found"), LlmError::SessionForgotten { .. }));
         assert!(matches!(of("404"), LlmError::SessionForgotten { .. }));
-        assert!(matches!(by_code("404", "m".into(), None), LlmError::NotFound { .. }));
+        assert!(
+            matches!(by_code("404", "m".into(), "gpt-x", None), LlmError::NotFound { model, .. } if model == "gpt-x")
+        );
         assert!(matches!(of("rate_limit_exceeded"), LlmError::RateLimited { .. }));
         assert!(matches!(of("server_error"), LlmError::Server { status: None, .. }));
         assert!(matches!(of("context_length_exceeded"), LlmError::TooLong { .. }));

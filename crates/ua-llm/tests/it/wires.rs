@@ -4,6 +4,7 @@
 
 mod client;
 mod conformance;
+mod errors_anywhere;
 mod other_ids;
 mod responses;
 mod strict_servers;

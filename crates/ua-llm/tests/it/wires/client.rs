@@ -520,3 +520,23 @@ async fn a_key_that_a_server_echoes_is_taken_out() {
     let error = canned_error(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{event}")).await;
     assert_eq!(error.to_string(), "cannot get a reply from the provider: api_error: [key]");
 }
+
+/// `https://` in front of the address of a plain port is the one mistake that TLS itself can tell; its library calls it a corrupt message.
+#[tokio::test]
+async fn a_plain_port_behind_https_is_told_as_that() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http = provider(&format!("https://{}", listener.local_addr().unwrap()), &Env::simulated(1));
+    let serve = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.read_exact(&mut [0_u8; 5]).await.unwrap();
+        socket.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        // What is left unread would have the answer thrown away.
+        socket.read_to_end(&mut Vec::new()).await.unwrap_or_default();
+    };
+    let asked = request(prompt());
+    let (answer, ()) = tokio::join!(http.complete(&asked, &Silent), serve);
+    let error = answer.unwrap_err();
+    assert!(matches!(error, LlmError::Unreachable { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains("does not speak TLS") && said.contains("http://"), "{said}");
+}
