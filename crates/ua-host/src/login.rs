@@ -189,6 +189,9 @@ fn failed(server: &str, error: &LoginError) -> HostError {
         LoginError::Unreachable(_) => {
             HostError::failed(message).hint("try again; a server in a private network needs --private-network")
         }
+        LoginError::Denied(_) => HostError::failed(message).hint(
+            "run the command again and allow the access there; if it ends the same way, ask whoever runs the authorization server",
+        ),
         LoginError::Ended(_) | LoginError::Refused(_) => HostError::failed(message).hint(
             "docs/guide/own-tool-servers.md says what is needed; a server that takes a token has it in `headers`",
         ),
@@ -269,5 +272,27 @@ async fn answer(stream: &mut TcpStream, is_back: bool) {
     };
     if let Err(error) = sent.await {
         tracing::debug!(%error, "the page after a login was not received");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a person reads below the reason is something that helps against it.
+    #[test]
+    fn each_end_of_a_login_has_a_hint_of_its_own() {
+        let why = || "why".to_owned();
+        for (error, hint) in [
+            (LoginError::Unreachable(why()), "try again"),
+            (LoginError::Denied(why()), "run the command again and allow the access"),
+            (LoginError::Refused(why()), "own-tool-servers.md"),
+            (LoginError::Ended(why()), "own-tool-servers.md"),
+            (LoginError::Vault(why()), "make the place writable"),
+        ] {
+            let failed = failed("crm", &error);
+            assert_eq!(failed.to_string(), "cannot log in to `crm`: why");
+            assert!(failed.hint_text().is_some_and(|told| told.contains(hint)), "{error:?}: {:?}", failed.hint_text());
+        }
     }
 }

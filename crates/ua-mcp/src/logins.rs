@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use reqwest::header::HeaderValue;
 use rmcp::transport::auth::AuthorizationMetadata;
 use tokio::sync::Mutex;
 use ua_core::{Busy, Env, Timestamp, span_in_words};
@@ -84,6 +85,9 @@ pub enum LoginError {
     /// It may work another time.
     #[error("{0}")]
     Unreachable(String),
+    /// This time nobody was let in: a person or the authorization server said no, or another one answered in its place.
+    #[error("{0}")]
+    Denied(String),
     /// What the servers say, or were asked, cannot work.
     #[error("{0}")]
     Refused(String),
@@ -372,6 +376,14 @@ pub(crate) fn check_metadata(metadata: &AuthorizationMetadata) -> Result<(), Log
         check_endpoint("address of its own", issuer)?;
     }
     metadata.registration_endpoint.as_deref().map_or(Ok(()), |address| check_endpoint("registration endpoint", address))
+}
+
+/// A token as the header that it is sent in; `None` of one that no request can carry.
+pub(crate) fn bearer(token: &str) -> Option<HeaderValue> {
+    let token = Some(token).filter(|token| !token.trim().is_empty())?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// What an endpoint has to do with logins.

@@ -17,7 +17,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use rmcp::transport::auth::WWWAuthenticateParams;
 use ua_http::Versions;
 
-use crate::logins::{Bearer, LoginError, Pass};
+use crate::logins::{Bearer, LoginError, Pass, bearer};
 
 /// The session's id.
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -248,10 +248,12 @@ impl Endpoint {
         let token = pass.map(|pass| pass.token);
         let request = match &token {
             Some(token) => {
-                let value = HeaderValue::from_str(&format!("Bearer {token}"));
-                let mut value =
-                    value.map_err(|_| Failure::NotSent("its token cannot be sent in a header".to_owned()))?;
-                value.set_sensitive(true);
+                let Some(value) = bearer(token) else {
+                    // Of a login that an earlier version made; none is kept with such a token any more.
+                    self.is_barred.store(true, Ordering::Relaxed);
+                    let why = format!("the token of the login at {} cannot be sent; log in again", self.shown());
+                    return Err(Failure::NotSent(why));
+                };
                 request.header(AUTHORIZATION, value)
             }
             None => request,
@@ -413,13 +415,8 @@ fn cannot_serve(status: StatusCode) -> bool {
 
 /// What lies at the bottom of an error, which is where the reason is; the outer texts repeat the address.
 pub(super) fn cause(error: &reqwest::Error) -> String {
-    let mut text = if error.is_timeout() { "it took too long".to_owned() } else { "the request failed".to_owned() };
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = inner.to_string();
-        source = inner.source();
-    }
-    text
+    let outermost = if error.is_timeout() { "it took too long" } else { "the request failed" };
+    error.source().map_or_else(|| outermost.to_owned(), ua_http::cause)
 }
 
 pub(crate) fn is_this_machine(url: &Url) -> bool {

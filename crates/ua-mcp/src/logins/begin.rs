@@ -11,7 +11,7 @@ use rmcp::transport::auth::{
 use serde_json::json;
 use ua_core::{Busy, span_in_words};
 
-use super::kept::{Around, LoginFacts, Shelf, manager, proving, said};
+use super::kept::{Around, LoginFacts, Shelf, manager, proving, said, said_of_answer};
 use super::{ANSWER, LoginError, Logins, a_request, blocking, check_address, check_endpoint, check_metadata, host_of};
 use crate::http::{Endpoint, is_this_machine};
 
@@ -126,7 +126,9 @@ impl Logins {
                 LoginError::Unreachable(why) => {
                     LoginError::Unreachable(format!("this program could not register: {why}"))
                 }
-                LoginError::Ended(_) | LoginError::Refused(_) | LoginError::Vault(_) => cannot_register(&error),
+                LoginError::Ended(_) | LoginError::Denied(_) | LoginError::Refused(_) | LoginError::Vault(_) => {
+                    cannot_register(&error)
+                }
             })?;
             manager.set_metadata(proving(found.metadata, auth_method.as_deref()));
             self.vault.learn(secret.iter().map(|secret| ("client secret".to_owned(), secret.clone())).collect());
@@ -350,6 +352,24 @@ async fn challenge(request: &LoginRequest) -> Result<Option<String>, LoginError>
     Ok(Some(words.first().copied().unwrap_or("Bearer").to_owned()))
 }
 
+/// What an authorization server means that sends a person back without a code (RFC 6749, 4.1.2.1; OpenID Connect Core, 3.1.2.6).
+fn not_let_in(error: &str, why: String) -> LoginError {
+    const ABOUT_THE_REQUEST: [&str; 6] = [
+        "invalid_request",
+        "invalid_scope",
+        "invalid_target",
+        "unauthorized_client",
+        "unsupported_response_type",
+        "request_not_supported",
+    ];
+    match error {
+        "temporarily_unavailable" | "server_error" => LoginError::Unreachable(why),
+        error if ABOUT_THE_REQUEST.contains(&error) => LoginError::Refused(why),
+        // `access_denied`, `login_required`, `consent_required` and the like: a person may do better.
+        _ => LoginError::Denied(why),
+    }
+}
+
 fn query(address: &str, name: &str) -> Option<String> {
     let url = Url::parse(address).ok()?;
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
@@ -373,7 +393,7 @@ impl PendingLogin {
     pub async fn finish(self, redirect: &str) -> Result<LoginFacts, LoginError> {
         if let Some(error) = query(redirect, "error") {
             let words = query(redirect, "error_description").map(|words| format!(": {words}")).unwrap_or_default();
-            return Err(LoginError::Refused(format!("the login was refused ({error}{words})")));
+            return Err(not_let_in(&error, format!("the login was refused ({error}{words})")));
         }
         let back = AuthorizationCallback::from_redirect_url(redirect).map_err(|error| said(&error))?;
         self.logins.vault.learn(vec![("authorization code".to_owned(), back.code.clone())]);
@@ -385,7 +405,7 @@ impl PendingLogin {
         let _busy = Busy::with(words);
         let exchange =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, back.issuer.as_deref());
-        exchange.await.map_err(|error| said(&error))?;
+        exchange.await.map_err(|error| said_of_answer(&error))?;
         let mut tokens = self.logins.tokens.lock().await;
         tokens.remove(&self.server);
         self.logins.identities().remove(&self.server);

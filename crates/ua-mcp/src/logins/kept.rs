@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use ua_core::Timestamp;
 
-use super::{LoginError, Token, Vault, blocking, check_metadata};
+use super::{LoginError, Token, Vault, bearer, blocking, check_metadata};
 
 /// In what an authorization server says of itself: how clients prove who they are.
 const OFFERED_METHODS: &str = "token_endpoint_auth_methods_supported";
@@ -199,6 +199,10 @@ impl CredentialStore for Shelf {
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         let kept = Kept(V1 { address: self.address.clone(), around: self.around.clone(), credentials });
         self.vault.learn(kept.secrets());
+        // Whoever is told that they are logged in has a token that can be sent, and a renewal takes no good one's place with one that cannot.
+        if kept.token().is_some_and(|token| bearer(&token.secret).is_none()) {
+            return Err(AuthError::InvalidTokenType(NOT_SENT.to_owned()));
+        }
         let text = serde_json::to_string(&Stored::V1(kept.0.clone()));
         let text = text.map_err(|error| AuthError::CredentialStoreError(error.to_string()))?;
         let (vault, facts) = (Arc::clone(&self.vault), kept.facts());
@@ -227,10 +231,18 @@ pub(super) async fn manager(address: &str, private_network: bool) -> Result<Auth
     made.map_err(|error| said(&error))
 }
 
+/// What is said of a token that cannot be used.
+const NOT_SENT: &str = "its authorization server gave a token that no request can carry: it is empty, or has characters that no HTTP header may have \
+    (RFC 6750, 2.1), so its operator has to correct that";
+
+/// What a token endpoint calls the error that it answered with, as the client library says it; `None` of anything else than such an answer.
+fn code_in(why: &str) -> Option<&str> {
+    why.strip_prefix("Server returned error response: ")?.split([':', ' ']).next()
+}
+
 /// Whether what a token endpoint says of a renewal is said of this client or this login, and so will be said again until a person logs in: only
 /// what is wrong with the endpoint itself passes. The client library takes nothing but `invalid_grant` for that.
 fn is_for_good(why: &str) -> bool {
-    const SAYS: &str = "Server returned error response: ";
     const CODES: [&str; 7] = [
         "access_denied",
         "invalid_client",
@@ -240,13 +252,50 @@ fn is_for_good(why: &str) -> bool {
         "unauthorized_client",
         "unsupported_grant_type",
     ];
-    let said = why.strip_prefix(SAYS).unwrap_or_default();
-    CODES.contains(&said.split(':').next().unwrap_or_default().trim())
+    code_in(why).is_some_and(|code| CODES.contains(&code))
+}
+
+/// What it means that no token came of what a person brought back.
+fn not_exchanged(why: &str, text: String) -> LoginError {
+    match code_in(why) {
+        // What was brought back is used up or too old, or somebody has taken it back.
+        Some("invalid_grant" | "access_denied") => LoginError::Denied(text),
+        Some(_) if is_for_good(why) => LoginError::Refused(text),
+        // `temporarily_unavailable`, `server_error`, `slow_down`, and whatever else passes.
+        Some(_) => LoginError::Unreachable(text),
+        None if is_unreadable(why) => LoginError::Refused(format!(
+            "the answer of its authorization server cannot be read ({why}): by OAuth (RFC 6749, 5.1) `access_token` and `token_type` are texts and \
+             `expires_in` is a whole number of seconds, so its operator has to correct it"
+        )),
+        // A page of something in front of it, nothing at all, or no connection.
+        None => LoginError::Unreachable(format!(
+            "its authorization server gave no token, and no reason that can be read ({why})"
+        )),
+    }
 }
 
 /// Whether an answer with a token came and could not be read, as the client library says it.
 fn is_unreadable(why: &str) -> bool {
     ["invalid type", "invalid value", "missing field"].iter().any(|start| why.starts_with(start))
+}
+
+/// The same of the answer that a browser came back with, which names who it is of (RFC 9207): the library has one word for that and for a
+/// description of another address.
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other word means here what it means elsewhere")]
+pub(super) fn said_of_answer(error: &AuthError) -> LoginError {
+    match error {
+        AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => LoginError::Denied(format!(
+            "the browser came back with the answer of another authorization server ({}) than the one where the login was begun ({}), as happens where \
+             somebody steals logins, so nothing was sent anywhere",
+            ua_core::in_a_sentence(received_issuer),
+            ua_core::in_a_sentence(expected_issuer)
+        )),
+        AuthError::AuthorizationServerMissingIssuer { expected_issuer } => LoginError::Denied(format!(
+            "the browser came back with an answer that does not say of which authorization server it is (`iss`), though {} says that its answers do",
+            ua_core::in_a_sentence(expected_issuer)
+        )),
+        _ => said(error),
+    }
 }
 
 /// What the client library says, as one of ours.
@@ -266,10 +315,8 @@ pub(super) fn said(error: &AuthError) -> LoginError {
             LoginError::Ended(text)
         }
         AuthError::TokenRefreshFailed(why) if is_for_good(why) => LoginError::Ended(text),
-        AuthError::TokenExchangeFailed(why) if is_unreadable(why) => LoginError::Refused(format!(
-            "the answer of its authorization server cannot be read ({why}): by OAuth (RFC 6749, 5.1) `access_token` and `token_type` are texts and \
-             `expires_in` is a whole number of seconds, so its operator has to correct it"
-        )),
+        AuthError::TokenExchangeFailed(why) => not_exchanged(why, text),
+        AuthError::InvalidTokenType(why) if why == NOT_SENT => LoginError::Refused(why.clone()),
         AuthError::HttpError(_) | AuthError::DiscoveryRequestFailed { .. } | AuthError::TokenRefreshFailed(_) => {
             LoginError::Unreachable(text)
         }

@@ -63,6 +63,10 @@ struct State {
     lasts: Mutex<Value>,
     /// What a renewal is answered with instead.
     renewal: Mutex<Option<&'static str>>,
+    /// What an exchange is answered with instead.
+    exchange: Mutex<Option<&'static str>>,
+    /// The token that is given instead of one that can be sent.
+    gives: Mutex<Option<&'static str>>,
     /// How many requests for tokens fail from now on, for no reason of theirs.
     failing: Mutex<u32>,
     /// What is asked for here is never answered.
@@ -221,6 +225,9 @@ impl State {
         }
         match seen.field("grant_type").as_deref() {
             Some("authorization_code") => {
+                if let Some(error) = *self.exchange.lock().unwrap() {
+                    return Err(error);
+                }
                 let code = seen.field("code").ok_or("invalid_request")?;
                 let challenge = self.challenges.lock().unwrap().remove(&code).ok_or("invalid_grant")?;
                 let verifier = seen.field("code_verifier").ok_or("invalid_request")?;
@@ -241,6 +248,7 @@ impl State {
         }
         let number = self.number();
         let (token, refresh) = (format!("at-canary-{number:08}"), format!("rt-canary-{number:08}"));
+        let token = self.gives.lock().unwrap().map_or(token, str::to_owned);
         self.tokens.lock().unwrap().insert(token.clone());
         self.refresh.lock().unwrap().insert(refresh.clone());
         Ok(json!({"access_token": token, "token_type": "Bearer", "refresh_token": refresh,
@@ -555,14 +563,24 @@ async fn who_is_not_let_in_and_who_comes_back_from_elsewhere_has_no_login() {
     let own = logins(&shelves);
     let pending = own.begin(site.request()).await.unwrap();
     let refused = pending.finish("http://127.0.0.1:9/callback?error=access_denied&error_description=no&state=x").await;
-    assert_eq!(refused.unwrap_err(), LoginError::Refused("the login was refused (access_denied: no)".into()));
+    assert_eq!(refused.unwrap_err(), LoginError::Denied("the login was refused (access_denied: no)".into()));
+    for (error, is_for_a_while) in [("temporarily_unavailable", true), ("server_error", true), ("invalid_scope", false)]
+    {
+        let pending = own.begin(site.request()).await.unwrap();
+        let refused = pending.finish(&format!("http://127.0.0.1:9/callback?error={error}&state=x")).await.unwrap_err();
+        assert_eq!(matches!(refused, LoginError::Unreachable(_)), is_for_a_while, "{error}: {refused:?}");
+        assert_eq!(matches!(refused, LoginError::Refused(_)), !is_for_a_while, "{error}: {refused:?}");
+    }
     // An answer of another authorization server than the one that was asked.
     let pending = own.begin(site.request()).await.unwrap();
     let state = Url::parse(pending.address()).unwrap();
     let state = state.query_pairs().find(|(key, _)| key == "state").unwrap().1.into_owned();
     let back = format!("http://127.0.0.1:9/callback?code=c&state={state}&iss=http://elsewhere.example");
-    let why = pending.finish(&back).await.unwrap_err().to_string();
-    assert!(why.contains("issuer"), "{why}");
+    let denied = pending.finish(&back).await.unwrap_err();
+    let why = denied.to_string();
+    assert!(matches!(denied, LoginError::Denied(_)) && why.contains("elsewhere.example"), "{why}");
+    assert!(!why.contains("2025-03-26"), "its description was fine: {why}");
+    assert!(site.seen("/token").is_empty(), "nothing was sent anywhere");
     assert_eq!(shelves.kept.lock().unwrap().len(), 0);
     let over_http = check_address("http://example.org/mcp").unwrap_err();
     assert!(over_http.to_string().contains("needs https"), "{over_http}");
@@ -791,6 +809,54 @@ async fn a_renewal_that_is_refused_for_good_ends_the_login_and_one_that_may_pass
         assert!(refused.to_string().contains(error), "{refused}");
         assert_eq!(site.seen("/token").len() - before, if is_for_good { 1 } else { 6 }, "{error}");
     }
+}
+
+/// What comes of an exchange: what passes is told as that, what a person may do better the next time as that, and what is wrong for good as that.
+#[tokio::test]
+async fn an_exchange_without_a_token_says_what_to_do_about_it() {
+    let site = Site::start().await;
+    let own = logins(&Arc::default());
+    let come_to = async |error: Option<&'static str>| {
+        *site.state.exchange.lock().unwrap() = error;
+        site.log_in(&own, site.request()).await.unwrap_err()
+    };
+    for error in ["temporarily_unavailable", "server_error", "slow_down"] {
+        let refused = come_to(Some(error)).await;
+        assert!(matches!(refused, LoginError::Unreachable(_)) && refused.to_string().contains(error), "{refused:?}");
+    }
+    for error in ["access_denied", "invalid_grant"] {
+        let refused = come_to(Some(error)).await;
+        assert!(matches!(refused, LoginError::Denied(_)) && refused.to_string().contains(error), "{refused:?}");
+    }
+    for error in ["invalid_client", "unauthorized_client", "invalid_target", "unsupported_grant_type"] {
+        let refused = come_to(Some(error)).await;
+        assert!(matches!(refused, LoginError::Refused(_)) && refused.to_string().contains(error), "{refused:?}");
+    }
+    // A server error with a page of its own.
+    *site.state.failing.lock().unwrap() = 1;
+    let refused = come_to(None).await;
+    assert!(matches!(refused, LoginError::Unreachable(_)), "{refused:?}");
+}
+
+/// Whoever is told that they are logged in has a token that can be sent, and a renewal that brings none such leaves the login as it is.
+#[tokio::test]
+async fn a_token_that_no_request_can_carry_is_no_login() {
+    for token in ["a\nb", "", " ", "a\u{7f}b", "t\u{f6}ken"] {
+        let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+        *site.state.gives.lock().unwrap() = Some(token);
+        let refused = site.log_in(&logins(&shelves), site.request()).await.unwrap_err();
+        assert!(matches!(refused, LoginError::Refused(_)), "{token:?}: {refused:?}");
+        assert!(shelves.kept.lock().unwrap().is_empty(), "{token:?}");
+    }
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    let before = shelves.kept.lock().unwrap().clone();
+    *site.state.gives.lock().unwrap() = Some("a\nb");
+    let token = own.token(&site.url).await.unwrap();
+    let refused = own.another(&site.url, token.as_deref()).await.unwrap_err();
+    assert!(refused.to_string().contains("no request can carry"), "{refused:?}");
+    assert_eq!(*shelves.kept.lock().unwrap(), before);
 }
 
 /// How long a token lasts is said in many ways. What says nothing is used until it is refused; what cannot be read is told as that.
