@@ -115,7 +115,7 @@ impl Dispatcher {
         let went = tokio::select! {
             biased;
             went = self.transport.go_on(&permit, handle) => went?,
-            () = stop.stopping_at_once() => return Ok(LongCallOutcome::Stopped),
+            () = stop.giving_up_calls() => return Ok(LongCallOutcome::Stopped),
         };
         match went {
             Outcome::Continues(next) => {
