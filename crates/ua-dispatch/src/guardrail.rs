@@ -5,7 +5,7 @@
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value};
 use ua_core::{Audience, CallPolicy, OnScopeConflict, RunSpec, SecretGrants, SideEffectClass, ToolName, ToolNamespace};
-use ua_ledger::decide_yourself;
+use ua_ledger::{decide_yourself, leads_elsewhere};
 
 /// File-edit tools and remote workbenches of other servers: in a durable job files are written through the ledger's own
 /// tools only.
@@ -183,48 +183,25 @@ impl Rules {
         None
     }
 
-    /// The first URL in the arguments whose host this job does not allow.
-    pub(crate) fn forbidden_url(&self, arguments: &Map<String, Value>) -> Option<String> {
+    /// The first address in the arguments whose host this job does not allow: whatever the taint rule reads as one, in whatever spelling.
+    pub(crate) fn forbidden_url(&self, tool: Option<&ToolName>, arguments: &Map<String, Value>) -> Option<String> {
         if self.allowed_domains.is_empty() {
             return None;
         }
-        let mut urls = Vec::new();
-        for (name, value) in arguments {
-            collect_urls(name, value, &mut urls);
-        }
-        urls.into_iter().find(|text| !self.allows_host(text)).map(str::to_owned)
+        let is_own = tool.is_some_and(ToolName::is_built_in);
+        leads_elsewhere(&Value::Object(arguments.clone()), is_own, |host| self.allows_host(host))
     }
 
-    fn allows_host(&self, text: &str) -> bool {
-        match url::Url::parse(text) {
-            Ok(url) if matches!(url.scheme(), "http" | "https") => url.host_str().is_some_and(|host| {
-                let host = host.trim_end_matches('.').to_lowercase();
-                self.allowed_domains.iter().any(|domain| host == *domain || host.ends_with(&format!(".{domain}")))
-            }),
-            Ok(_) | Err(_) => true, // not a web address; the tool judges it
-        }
+    fn allows_host(&self, host: &str) -> bool {
+        let is_within = |host: &str| {
+            self.allowed_domains
+                .iter()
+                .any(|domain| host == domain || host.ends_with(&format!(".{domain}")) || *host == format!("[{domain}]"))
+        };
+        // A name that is written in letters beyond ASCII has a second spelling, which is the same host to everybody.
+        let in_ascii = url::Url::parse(&format!("https://{host}/")).ok().filter(|_| !host.is_ascii());
+        is_within(host) || in_ascii.and_then(|url| url.host_str().map(&is_within)).unwrap_or(false)
     }
-}
-
-/// Values of arguments that by their name are addresses, wherever they stand in lists and objects.
-fn collect_urls<'a>(name: &str, value: &'a Value, urls: &mut Vec<&'a str>) {
-    match value {
-        Value::String(text) if is_url_name(name) => urls.push(text),
-        Value::Array(items) => items.iter().for_each(|item| collect_urls(name, item, urls)),
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| collect_urls(name, value, urls)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// `url`, `links`, `page_url`, `baseUrl`: a word of the name says that an address is meant.
-fn is_url_name(name: &str) -> bool {
-    const WORDS: [&str; 10] = ["url", "urls", "uri", "uris", "href", "hrefs", "link", "links", "endpoint", "webpage"];
-    let lower = name.to_lowercase();
-    WORDS.contains(&lower.as_str())
-        || lower.rsplit(['_', '-', '.']).next().is_some_and(|last| WORDS.contains(&last))
-        || name.ends_with("Url")
-        || name.ends_with("Uri")
-        || name.ends_with("URL")
 }
 
 #[cfg(test)]
@@ -274,19 +251,42 @@ mod tests {
     fn allowed_domains_are_host_suffixes() {
         let rules = rules(json!({"constraints": {"allowed_domains": ["example.test"]}}));
         let args = |url: &str| json!({"urls": [url]}).as_object().cloned().unwrap();
-        assert_eq!(rules.forbidden_url(&args("https://docs.example.test/a")), None);
-        assert_eq!(rules.forbidden_url(&args("file:///x")), None);
+        assert_eq!(rules.forbidden_url(None, &args("https://docs.example.test/a")), None);
+        assert_eq!(rules.forbidden_url(None, &args("file:///x")), None);
         for bad in ["https://badexample.test/", "https://example.test.evil.test/", "http://127.0.0.1/"] {
-            assert_eq!(rules.forbidden_url(&args(bad)).as_deref(), Some(bad));
+            assert_eq!(rules.forbidden_url(None, &args(bad)).as_deref(), Some(bad));
             for nested in
                 [json!({"page_url": bad}), json!({"pages": [{"url": bad}]}), json!({"target": {"baseUrl": bad}})]
             {
-                assert_eq!(rules.forbidden_url(nested.as_object().unwrap()).as_deref(), Some(bad), "{nested}");
+                assert_eq!(rules.forbidden_url(None, nested.as_object().unwrap()).as_deref(), Some(bad), "{nested}");
             }
+        }
+        // The spellings and the places are searched in `ua-ledger`'s `leads_to`; here is that the guard asks it.
+        for bad in ["\u{2028}https://evil.test", "<https://evil.test>", "//evil.test", "view-source:https://evil.test"]
+        {
+            assert!(rules.forbidden_url(None, &args(bad)).is_some(), "{bad:?}");
+            assert!(rules.forbidden_url(None, json!({"url": {"x": bad}}).as_object().unwrap()).is_some(), "{bad:?}");
         }
         // Text that speaks of an address is no address that is asked for.
         let text = json!({"body": "see https://badexample.test/"});
-        assert_eq!(rules.forbidden_url(text.as_object().unwrap()), None);
+        assert_eq!(rules.forbidden_url(None, text.as_object().unwrap()), None);
+    }
+
+    #[test]
+    fn an_allowed_host_passes_in_both_of_its_spellings() {
+        let rules = rules(
+            json!({"constraints": {"allowed_domains": ["münchen.test", "xn--bcher-kva.test", "::1", "10.0.0.1"]}}),
+        );
+        for good in [
+            "https://www.münchen.test/a",
+            "https://bücher.test/",
+            "https://xn--bcher-kva.test/",
+            "http://[::1]:8080/x",
+            "http://10.0.0.1/",
+        ] {
+            assert_eq!(rules.forbidden_url(None, json!({ "url": good }).as_object().unwrap()), None, "{good}");
+        }
+        assert!(rules.forbidden_url(None, json!({"url": "https://muenchen.test/"}).as_object().unwrap()).is_some());
     }
 
     #[test]

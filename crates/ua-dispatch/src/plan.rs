@@ -209,7 +209,7 @@ impl Planner<'_> {
         if let Some(message) = entry.and_then(|entry| schema_errors(entry, &Value::Object(arguments.clone()))) {
             return refuse("invalid_arguments", message);
         }
-        if let Some(url) = self.rules.forbidden_url(arguments) {
+        if let Some(url) = self.rules.forbidden_url(entry.map(|entry| &entry.spec.name), arguments) {
             let work = self.rules.audience().work();
             return refuse(
                 "domain_not_allowed",

@@ -55,6 +55,7 @@ mod in_text;
 mod in_vain;
 mod interpret;
 mod late;
+mod leads_to;
 mod ledger;
 mod lost;
 mod outbox;
@@ -98,6 +99,7 @@ pub use late::{
     LateReplies, NoLateReplies, is_of_attempt, kept_answer, said, settle_by_late_replies,
     settle_what_ends_by_late_replies,
 };
+pub use leads_to::leads_elsewhere;
 pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage, SoonKnown};
 pub use lost::key_in_own_place;
 pub use outbox::{Outbox, Stored};
