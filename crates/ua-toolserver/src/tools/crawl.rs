@@ -8,6 +8,7 @@
 //! most 8 requests at once and 2 per host.
 
 mod address;
+mod bounded;
 mod depth;
 mod fetch;
 mod local;

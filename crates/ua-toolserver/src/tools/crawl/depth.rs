@@ -127,9 +127,14 @@ impl Count {
 }
 
 /// The text in pieces of about 4 KiB, cut between characters.
-fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    pieces_of(text, 4 * 1024)
+}
+
+/// The text in pieces of at most so many bytes (four at least), cut between characters.
+pub(super) fn pieces_of(mut text: &str, most: usize) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let end = (0..=text.len().min(4 * 1024)).rev().find(|end| text.is_char_boundary(*end))?;
+        let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end))?;
         let (piece, rest) = text.split_at(end);
         text = rest;
         (!piece.is_empty()).then_some(piece)
