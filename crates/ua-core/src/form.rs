@@ -208,9 +208,22 @@ impl FieldKind {
 /// The longest text that is shown as a sample.
 const MAX_SAMPLE: usize = 40;
 
-/// The default of a field, if it is one that the field takes: a form may not ask for what it refuses.
+/// The default of a field, if it is one that the field takes: a form may not ask for what it refuses. None that holds a secret: what is kept of it
+/// is no value of the form's.
 pub fn default_of(schema: &Value) -> Option<&Value> {
-    schema.get("default").filter(|default| FieldKind::of(schema).fits(default))
+    schema.get("default").filter(|default| !holds_mark(default) && FieldKind::of(schema).fits(default))
+}
+
+/// Whether somewhere in a value, its names included, a secret was taken out: `[secret NAME]` stands there, which whoever wrote the value did not
+/// write.
+pub fn holds_mark(value: &Value) -> bool {
+    let is_one = |text: &str| text.contains("[secret ");
+    match value {
+        Value::String(text) => is_one(text),
+        Value::Array(items) => items.iter().any(holds_mark),
+        Value::Object(fields) => fields.iter().any(|(name, field)| is_one(name) || holds_mark(field)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// The values that a schema lists, by whichever of its words.
@@ -378,5 +391,8 @@ mod tests {
     fn a_default_that_the_form_itself_refuses_is_none() {
         assert_eq!(default_of(&json!({"type": "integer", "default": 3, "maximum": 2})), None);
         assert_eq!(default_of(&json!({"type": "integer", "default": 2, "maximum": 2})), Some(&json!(2)));
+        for default in [json!("[secret KEY]"), json!(["a [secret KEY]"]), json!({"[secret KEY]": 1})] {
+            assert_eq!(default_of(&json!({ "default": default })), None, "a secret was taken out of it");
+        }
     }
 }

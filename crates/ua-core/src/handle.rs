@@ -138,6 +138,8 @@ pub fn with_defaults(content: &Map<String, Value>, params: &Value) -> Map<String
     for (name, schema) in fields(params) {
         if let Some(default) = crate::form::default_of(schema)
             && !filled.contains_key(name)
+            // The form has no field of this name: a secret was taken out of it.
+            && !crate::form::holds_mark(&Value::from(name.as_str()))
         {
             filled.insert(name.clone(), default.clone());
         }

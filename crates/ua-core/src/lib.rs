@@ -83,7 +83,7 @@ pub use fingerprint::{
     Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, PolicyPin,
     PolicyWords, ToolPin,
 };
-pub use form::{FieldKind, default_of};
+pub use form::{FieldKind, default_of, holds_mark};
 pub use half_character::{HalfCharacter, half_characters};
 pub use handle::{AwaitedRun, ElicitAnswer, FIELD_ORDER, Handle, Input, fields, is_by_address, missing, with_defaults};
 pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};

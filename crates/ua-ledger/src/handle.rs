@@ -7,7 +7,7 @@
 //! Proved by: `ua-runner/tests/it/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
 
 use serde_json::{Map, Value};
-use ua_core::{ElicitAnswer, FieldKind, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
+use ua_core::{ElicitAnswer, FieldKind, Handle, Timestamp, fields, holds_mark, is_by_address, missing, with_defaults};
 use ua_store::{
     AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord, Relations,
     Seen, Store as _, StoreError,
@@ -372,6 +372,11 @@ pub fn check_elicited(question: &QuestionRecord, text: Option<&str>) -> Result<(
             meant.map_or_else(|| format!("it has {}", known.join(", ")), |name| format!("did you mean `{name}`?"));
         return Err(format!("the form has no field `{unknown}`; {meant}"));
     }
+    if holds_mark(&Value::Object(filled.clone())) {
+        return Err("`[secret …]` stands in the form for a value that is not kept, and is none that the tool knows: leave such a \
+                    field out, or decline"
+            .to_owned());
+    }
     if let Some(name) = missing(&filled, &params).first() {
         return Err(format!("the field `{name}` is required and has no default"));
     }
@@ -425,6 +430,23 @@ mod tests {
         ] {
             assert!(check(text).unwrap_err().contains(expected), "{text}: {:?}", check(text));
         }
+        // A secret in a default is left out, and neither a person nor a field that needs one sends what stands in its place.
+        let hidden = |required: &[&str]| {
+            question(&json!({"requestedSchema": {"properties": {
+                "size": {"type": "string", "enum": ["l", "[secret K]"], "default": "[secret K]"},
+                "[secret K]": {"type": "string", "default": "x"}}, "required": required}}))
+        };
+        assert_eq!(check_elicited(&hidden(&[]), Some("{}")), Ok(()));
+        for (required, text, expected) in [
+            (vec![], r#"{"size": "[secret K]"}"#, "stands in the form for a value"),
+            (vec![], r#"{"[secret K]": "x"}"#, "stands in the form for a value"),
+            (vec!["size"], "{}", "`size` is required"),
+        ] {
+            let said = check_elicited(&hidden(&required), Some(text)).unwrap_err();
+            assert!(said.contains(expected), "{text}: {said}");
+        }
+        let params = hidden(&[]).detail["params"].clone();
+        assert_eq!(with_defaults(&Map::new(), &params), Map::new());
         let address = question(&json!({"mode": "url", "url": "https://example.org"}));
         assert_eq!(check_elicited(&address, None), Ok(()));
         assert!(check_elicited(&address, Some(r#"{"a": 1}"#)).is_err());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use ua_core::{
     CallId, CallPolicy, CallStatus, Env, FieldKind, PossibleEffect, QuestionId, QuestionText, ShortNames, Timestamp,
-    default_of, fields, is_by_address, look_alikes_in, missing, on_one_line,
+    default_of, fields, holds_mark, is_by_address, look_alikes_in, missing, on_one_line,
 };
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord, Trace, rules};
 
@@ -485,6 +485,9 @@ fn elicitation_text(call: &CallRecord, calls_of: CallsOf, params: &Value, is_liv
             let what = what.map_or_else(String::new, |what| format!(". {what:?}"));
             let left_out = match default_of(schema) {
                 Some(default) => format!(", {default} if it is left out"),
+                None if schema.get("default").is_some_and(holds_mark) => {
+                    ", no default (the form's holds a secret, which is not kept and not sent)".to_owned()
+                }
                 None if required.contains(&name.as_str()) => String::new(),
                 None => ", may be left out".to_owned(),
             };
