@@ -48,7 +48,8 @@ fn elsewhere(text: &str, sound: Sound, is_allowed: &impl Fn(&str) -> bool) -> Op
 /// Whether all of a text is addresses of mail.
 fn is_mail(text: &str) -> bool {
     let signs = folded(text).matches('@').count();
-    signs > 0 && MailAddress::all_in(text).len() == signs && !text.contains(['/', '\\', '?'])
+    let is_plain = !text.contains(['/', '\\', '?']) && !has_special(text);
+    signs > 0 && is_plain && MailAddress::all_in(text).len() == signs
 }
 
 /// A text without the signs in front of it that no address begins by, and without those that end what they began.
