@@ -10,7 +10,7 @@ use ua_core::{MailAddress, is_unseen};
 
 use crate::address::{
     SPECIAL, Sound, each_leaf, folded, follows_in_prose, is_file_of_this_machine, is_plainly_an_address,
-    looks_like_address, looks_like_host, scheme_before,
+    looks_like_address, looks_like_host, scheme_before, without_surroundings,
 };
 use crate::in_text::{addresses_in, without_breaks};
 
@@ -27,7 +27,7 @@ pub fn leads_elsewhere(arguments: &Value, is_own: bool, is_allowed: impl Fn(&str
 }
 
 fn elsewhere(text: &str, sound: Sound, is_allowed: &impl Fn(&str) -> bool) -> Option<String> {
-    let written = text.trim();
+    let written = without_surroundings(text);
     if is_file_of_this_machine(written) || (sound < Sound::Address && is_mail(written)) {
         return None;
     }
@@ -113,7 +113,7 @@ fn has_special(text: &str) -> bool {
 
 /// The host of an address that every reader reads off it, in small letters; `None` where they may read different ones.
 fn host_of_all(place: &str) -> Option<String> {
-    let place = bare(place.trim()).trim_end_matches(follows_in_prose);
+    let place = bare(without_surroundings(place)).trim_end_matches(follows_in_prose);
     let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     let (scheme, rest) = place.split_once("://").filter(|(scheme, _)| is_scheme(scheme)).unwrap_or(("", place));
     let rest = if scheme.is_empty() { rest.strip_prefix("//").unwrap_or(rest) } else { rest };

@@ -21,8 +21,8 @@ use crate::output::{field, foreign_to, line, plain, print as write_out};
 use crate::shown::Shown;
 use crate::view::{ForkShown, OpenQuestion, RunEnded};
 
-/// Prints the final summary on standard output; `next_command` is how the run goes on, unless another process has taken it over. Whoever was `asked` a question just above is told no more
-/// than how to come back to it.
+/// Prints the final summary on standard output; `next_command` is how the run goes on, unless another process has taken it over. Whoever was `asked` a
+/// question just above is told no more than how to come back to it.
 pub(crate) fn print(
     (next_command, taken_by): (&str, Option<u32>),
     records: &RunRecords,
