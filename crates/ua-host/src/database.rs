@@ -255,8 +255,9 @@ impl Store for Database {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        self.port().around(call, scope, key).await
+        self.port().around(call, scope, key, most_effects).await
     }
 
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {

@@ -425,8 +425,19 @@ pub fn outcome(call: &CallRecord) -> String {
 /// Why a call was refused, or not run, as the end of a line: what its tool and its model are told begins with that it was not run.
 fn refused(call: &CallRecord) -> String {
     let detail = call.error_detail.as_deref().unwrap_or_default();
-    let why = detail.strip_prefix("Not run: ").unwrap_or(detail);
-    if why.is_empty() { String::new() } else { format!(": {}", line(why, 240)) }
+    let begins = ["Not run: ", "Refused: "];
+    let why = begins.into_iter().find_map(|begin| detail.strip_prefix(begin)).unwrap_or(detail);
+    if why.is_empty() {
+        return String::new();
+    }
+    // A limit is told to the model; which of the calls that count did not happen is a person's to say.
+    if call.error_code.as_deref() == Some("effect_limit") {
+        return format!(
+            ": {} (`ua calls resolve CALL --as not_happened --reason TEXT` takes out one that did not happen)",
+            line(why, 400)
+        );
+    }
+    format!(": {}", line(why, 240))
 }
 
 fn event_for(signal: &RunEvent) -> Option<Value> {

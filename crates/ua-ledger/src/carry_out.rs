@@ -175,6 +175,7 @@ impl Ledger {
             Verdict::Cancel { resolution, code, message } => {
                 Admission::Settled(self.cancel(call, resolution, code, &message).await?)
             }
+            Verdict::NotAllowed(limit) => Admission::Settled(self.refuse_beyond(call, limit).await?),
             Verdict::Start { key, ends_doubt, approved_by, replay } => Admission::Ready(Prepared {
                 key,
                 facts: facts.clone(),

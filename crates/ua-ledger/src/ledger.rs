@@ -17,6 +17,7 @@ use ua_store::{
 };
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
+use crate::effect_limit::EffectLimit;
 use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::events;
@@ -329,10 +330,8 @@ impl Ledger {
         let Prepared { call, key, facts, seen, corrected_at, ends_doubt, approved_by, replay_status, key_life, .. } =
             prepared;
         let id = call.call_id.clone();
-        let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
         let destination = facts.destination.filter(|_| call.policy.class.has_effect());
-        let allowed = effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied());
-        let lost = if allowed.is_some() { self.lost_effects(&call) } else { 0 };
+        let limit = self.effect_limit(&call, None);
         let start = StartAttempt {
             call_id: id.clone(),
             attempt: call.attempt + 1,
@@ -344,7 +343,7 @@ impl Ledger {
             file_digests: facts.files.digests(),
             server_generation: Some(generation.to_owned()),
             destination: destination.clone(),
-            max_effects: allowed.map(|max| max.saturating_sub(lost)),
+            max_effects: limit.as_ref().map(EffectLimit::max_effects),
             approved_by,
             replay_status,
             child: child.map(Box::new),
@@ -368,25 +367,15 @@ impl Ledger {
                 self.has_asked.store(true, Ordering::Relaxed);
                 Ok(None)
             }
-            Err(StoreError::EffectLimit { effect, max, .. }) => {
-                let max = allowed.unwrap_or(max);
-                let of_lost = match lost {
-                    0 => String::new(),
-                    _ => format!(
-                        ", and what was sent since the database was copied that was put back ({})",
-                        ua_core::counted(lost as usize, "call")
-                    ),
+            Err(source) => {
+                // Used up since it was looked at, if it was.
+                let is_used_up = matches!(source, StoreError::EffectLimit { .. });
+                let Some(limit) = limit.filter(|_| is_used_up) else {
+                    return Err(self.refused("start", &id, source).await);
                 };
-                let work = self.calls_of.noun();
-                let message = format!(
-                    "Refused: this {work} allows {effect} {max}×, and that is used up by what happened and by what may have happened: a call of \
-                     which nobody knows what came counts as well, and one whose failure does not say that nothing happened{of_lost}. Do not ask \
-                     for it again."
-                );
-                self.cancel(&call, Resolution::Refused, "effect_limit", &message).await?;
+                self.refuse_beyond(&call, &limit).await?;
                 Ok(None)
             }
-            Err(source) => Err(self.refused("start", &id, source).await),
         }
     }
 
@@ -624,7 +613,7 @@ impl Ledger {
         };
         for call in calls.iter().filter(may_be) {
             let Some(key) = &call.idempotency_key else { continue };
-            let around = self.store.around(&call.call_id, call.scope.as_ref(), Some(key)).await;
+            let around = self.store.around(&call.call_id, call.scope.as_ref(), Some(key), 0).await;
             let holder = around.map_err(LedgerError::at("look for what may be the same as", &call.call_id))?.holder;
             if let Some(other) = holder.filter(|other| other.status == CallStatus::Succeeded)
                 && self.is_in_its_place(call, &other).await?

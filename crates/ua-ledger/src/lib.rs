@@ -43,6 +43,7 @@ mod charge;
 mod composite;
 mod correction;
 mod doubt;
+mod effect_limit;
 mod elsewhere;
 mod enquiry;
 mod error;

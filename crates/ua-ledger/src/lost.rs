@@ -60,8 +60,8 @@ impl Ledger {
     }
 
     /// How many effects of the kind of `call` were lost: they count towards what a job allows, as what happened or may have happened does. One in whose
-    /// place a call stands counts as that call.
-    pub(crate) fn lost_effects(&self, call: &CallRecord) -> u32 {
+    /// place a call stands counts as that call, and so does the one for which `recall` is about to put this one in doubt.
+    pub(crate) fn lost_effects(&self, call: &CallRecord, recall: Option<&RecallCall>) -> u32 {
         let Some(kind) = &call.policy.effect_kind else { return 0 };
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let is_one = |lost: &&Lost| {
@@ -77,7 +77,9 @@ impl Ledger {
             let is_of_family =
                 known.run_id == call.run_id.as_str() || known.root.as_deref().is_none_or(|of| of == root);
             let is_another = known.tool_call_id.as_deref() != Some(call.call_id.as_str());
-            known.attempt > 0 && is_of_family && is_another && is_of_kind && !stands && !is_refuted && !is_none
+            let is_recalled = recall.is_some_and(|recall| puts_in_doubt(recall, lost));
+            let counts = !stands && !is_recalled && !is_refuted && !is_none;
+            known.attempt > 0 && is_of_family && is_another && is_of_kind && counts
         };
         let calls: BTreeSet<&str> =
             lost.iter().filter(is_one).filter_map(|it| it.known.tool_call_id.as_deref()).collect();
@@ -86,16 +88,12 @@ impl Ledger {
 
     /// Stores that a call is in doubt for what was lost, which is asked about no more.
     pub(crate) async fn recall(&self, call: &CallRecord, recall: RecallCall) -> Result<(), LedgerError> {
-        let made_by = recall.attempts.first().and_then(|attempt| attempt.made_by.clone());
+        let made_by = recall.attempts.first().and_then(|attempt| attempt.made_by.as_ref());
+        let in_other_words = made_by.is_some_and(|made_by| !made_by.in_same_words);
         let id = &call.call_id;
-        self.store.recall_call(recall).await.map_err(LedgerError::at("compare with effects.log", id))?;
+        self.store.recall_call(recall.clone()).await.map_err(LedgerError::at("compare with effects.log", id))?;
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |lost: &Lost| {
-            let of = lost.known.tool_call_id.as_deref();
-            of == Some(id.as_str()) || made_by.as_ref().is_some_and(|made_by| of == Some(made_by.call.as_str()))
-        };
-        let in_other_words = made_by.as_ref().is_some_and(|made_by| !made_by.in_same_words);
-        for lost in lost.iter_mut().filter(|lost| is_it(lost)) {
+        for lost in lost.iter_mut().filter(|lost| puts_in_doubt(&recall, lost)) {
             lost.was_suspected |= in_other_words;
             lost.was_recalled |= !in_other_words;
         }
@@ -108,6 +106,13 @@ impl Ledger {
         let used_up: BTreeSet<String> = lost.iter().filter_map(Lost::used_up).map(str::to_owned).collect();
         (!used_up.is_empty()).then(|| LostKeys { used_up, own: key_in_own_place(&self.lineage, call) })
     }
+}
+
+/// Whether it is for this that a call is put in doubt.
+fn puts_in_doubt(recall: &RecallCall, lost: &Lost) -> bool {
+    let made_by = recall.attempts.first().and_then(|attempt| attempt.made_by.as_ref());
+    let of = lost.known.tool_call_id.as_deref();
+    of == Some(recall.call_id.as_str()) || made_by.is_some_and(|made_by| of == Some(made_by.call.as_str()))
 }
 
 /// The keys under which calls were answered that the database does not have: whoever answered would do nothing under them again, whether or not a

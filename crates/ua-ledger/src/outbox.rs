@@ -530,9 +530,10 @@ impl Store for Outbox {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
         self.flush().await?;
-        self.store.around(call, scope, key).await
+        self.store.around(call, scope, key, most_effects).await
     }
 
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {

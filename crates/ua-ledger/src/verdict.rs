@@ -20,6 +20,7 @@ mod retry;
 mod under_way;
 
 use crate::admission::Facts;
+use crate::effect_limit::EffectLimit;
 use crate::enquiry::Asked;
 use crate::interpret::interpret;
 use crate::question::Why;
@@ -125,6 +126,8 @@ pub(crate) enum Verdict<'v> {
         /// What the model is told.
         message: String,
     },
+    /// It is never sent: what its job allows of its effect is used up.
+    NotAllowed(&'v EffectLimit),
     /// It did nothing by itself, and a person says that another call had its effect: that is its record.
     PutRight {
         /// The question that they answered.
@@ -152,6 +155,11 @@ impl Verdict<'_> {
     /// question says until when that may begin it.
     fn sends_nothing(&self) -> bool {
         matches!(self, Self::Hold(_) | Self::Ask(_) | Self::Resolve { .. })
+    }
+
+    /// Whether a call goes out that was not sent, or did nothing, or does on a person's word.
+    fn is_about_a_send(&self) -> bool {
+        matches!(self, Self::Hold(_) | Self::Ask(_) | Self::Start { .. })
     }
 }
 
@@ -215,9 +223,9 @@ pub(crate) fn verdict<'v>(view: &'v View, facts: &'v Facts, known: Known<'v>, ru
         CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Verdict::Settled.into(),
         CallStatus::Running => case.running(),
         CallStatus::Unknown => case.unknown(known),
-        CallStatus::FailedDefinite => case.failed(),
+        CallStatus::FailedDefinite => case.allowed(case.failed()),
         CallStatus::Prepared if view.call.name.is_ask_user() => case.ask_user().into(),
-        CallStatus::Prepared => case.prepared(),
+        CallStatus::Prepared => case.allowed(case.prepared()),
     };
     // Whatever would have been asked or refused before it goes out, for the first time or once more, has been by now; what is open is whether a call
     // that the database does not have did it since.
@@ -278,6 +286,16 @@ impl<'v> Case<'v> {
             settled: self.view.settled.as_ref(),
             sent: self.view.last_attempt().map(|attempt| attempt.started_at),
         }
+    }
+
+    /// The same, but of a call whose effect its job does not allow once more: it does not go out whoever says so, so nobody is asked.
+    fn allowed(&self, decision: Decision<'v>) -> Decision<'v> {
+        let Some(limit) = self.view.used_up.as_ref().filter(|_| decision.verdict.is_about_a_send()) else {
+            return decision;
+        };
+        let is_sent = self.call.status != CallStatus::Prepared;
+        let verdict = if is_sent { Verdict::Settled } else { Verdict::NotAllowed(limit) }; // what failed stays so
+        Decision { verdict, closes: self.view.pending().into_iter().collect() }
     }
 
     fn is_as_asked(&self, asked: &QuestionRecord) -> bool {

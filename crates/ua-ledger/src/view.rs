@@ -15,6 +15,7 @@ use ua_store::{
 
 use crate::admission::Facts;
 use crate::alike::alike;
+use crate::effect_limit::EffectLimit;
 use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
@@ -72,6 +73,8 @@ pub(crate) struct View {
     pub(crate) still: BTreeMap<CallId, Still>,
     /// Answers to those that the database did not take when they came.
     pub(crate) late_of_others: Vec<LateReply>,
+    /// What its job allows of its effect, where that is used up; of calls that may be sent.
+    pub(crate) used_up: Option<EffectLimit>,
 }
 
 /// A call under the same key.
@@ -110,6 +113,7 @@ impl View {
             asked_before: 0,
             still: BTreeMap::new(),
             late_of_others: Vec::new(),
+            used_up: None,
         }
     }
 
@@ -164,11 +168,13 @@ impl Ledger {
                     || self.pending_question(&view.call).await?.is_some() =>
             {
                 view.questions = self.questions_about(&view.call).await?;
-                let key = |place: Option<&CallId>| rules.key_of_retry(&view.call, facts, place);
-                let (around, in_place_of) = self.around(id, facts, key).await?;
-                view.in_place_of = in_place_of;
                 view.lost = self.lost_like(&view.call, facts);
                 view.lost_keys = self.lost_keys(&view.call);
+                let limit = self.effect_limit(&view.call, view.lost.as_ref());
+                let key = |place: Option<&CallId>| rules.key_of_retry(&view.call, facts, place);
+                let (around, in_place_of) = self.around(id, facts, key, limit.as_ref()).await?;
+                view.in_place_of = in_place_of;
+                view.used_up = limit.filter(|limit| limit.is_used_up(&around));
                 if let Some(holder) = around.holder {
                     view.twin = self.as_twin(&view.call, holder, facts).await?;
                     if view.twin.is_none() {
@@ -183,16 +189,18 @@ impl Ledger {
             }
             CallStatus::Prepared => {
                 // What is planned of a call never changes, so neither does its key.
+                view.lost = self.lost_like(&view.call, facts);
+                view.lost_keys = self.lost_keys(&view.call);
+                let limit = self.effect_limit(&view.call, view.lost.as_ref());
                 let key = |place: Option<&CallId>| rules.key(&view.call, facts, place);
-                let (around, in_place_of) = self.around(id, facts, key).await?;
+                let (around, in_place_of) = self.around(id, facts, key, limit.as_ref()).await?;
                 view.in_place_of = in_place_of;
+                view.used_up = limit.filter(|limit| limit.is_used_up(&around));
                 if around.call.status != CallStatus::Prepared {
                     return Box::pin(self.view(id, facts)).await; // it has moved on since
                 }
                 view.call = around.call;
                 view.corrected_at = around.run.corrected_at;
-                view.lost = self.lost_like(&view.call, facts);
-                view.lost_keys = self.lost_keys(&view.call);
                 view.questions = around.question.into_iter().collect();
                 // It asks about another place than the call would go to now: what was said about that one counts.
                 if view.pending().is_some_and(|asked| asked.answer.is_none() && !Rules::showed_place_of(facts, asked)) {
@@ -241,13 +249,15 @@ impl Ledger {
         id: &CallId,
         facts: &Facts,
         key: impl Fn(Option<&CallId>) -> IdempotencyKey,
+        limit: Option<&EffectLimit>,
     ) -> Result<(Around, Option<CallId>), LedgerError> {
         let failed = || LedgerError::at("look for what may be the same as", id);
+        let most_effects = limit.map_or(0, EffectLimit::max_effects);
         let mut in_place_of = None;
         let mut corrected = None;
         loop {
             let sent_under = key(in_place_of.as_ref());
-            let around = self.store.around(id, facts.scope.as_ref(), Some(&sent_under)).await;
+            let around = self.store.around(id, facts.scope.as_ref(), Some(&sent_under), most_effects).await;
             let around = around.map_err(failed())?;
             if around.holder.is_some() || !facts.are_by_content(&around.call) {
                 return Ok((around, in_place_of));

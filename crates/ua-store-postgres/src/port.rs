@@ -114,9 +114,10 @@ impl Store for PostgresStore {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
         let (call, scope, key) = (call.clone(), scope.cloned(), key.cloned());
-        self.read(move |db| around(db, &call, scope.as_ref(), key.as_ref())).await
+        self.read(move |db| around(db, &call, scope.as_ref(), key.as_ref(), most_effects)).await
     }
 
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {

@@ -128,8 +128,9 @@ impl Store for SqliteStore {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        self.look(|db| around(db, call, scope, key)).await
+        self.look(|db| around(db, call, scope, key, most_effects)).await
     }
 
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {

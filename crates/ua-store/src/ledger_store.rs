@@ -173,7 +173,7 @@ pub trait LedgerStore: Store {
         call: &CallId,
         scope: Option<&Scope>,
     ) -> impl Future<Output = Result<Relations, StoreError>> + Send {
-        async move { Ok(self.around(call, scope, None).await?.relations) }
+        async move { Ok(self.around(call, scope, None, 0).await?.relations) }
     }
 
     /// One call.

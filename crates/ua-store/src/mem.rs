@@ -196,8 +196,9 @@ impl Store for MemStore {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        around(&Transaction::of(&mut self.model()), call, scope, key)
+        around(&Transaction::of(&mut self.model()), call, scope, key, most_effects)
     }
 
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {

@@ -73,6 +73,9 @@ pub struct Around {
     pub holder: Option<CallRecord>,
     /// What it might repeat. A read repeats nothing, but what its tool did in other words about itself: a fork may have other tools.
     pub relations: Relations,
+    /// How many other calls of its lineage had an effect of its kind or may have had it, counted up to as many as was asked for: what the start of
+    /// the call goes by ([`StartAttempt::max_effects`](crate::StartAttempt::max_effects)).
+    pub other_effects: u32,
 }
 
 /// A related call, as somebody saw it.

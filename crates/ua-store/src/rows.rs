@@ -197,6 +197,7 @@ pub fn around<R: Rows>(
     call: &CallId,
     scope: Option<&Scope>,
     key: Option<&IdempotencyKey>,
+    most_effects: u32,
 ) -> Result<Around, R::Error> {
     let call = rows.call(call)?;
     let run = rows.run(&call.run_id)?;
@@ -208,6 +209,7 @@ pub fn around<R: Rows>(
     Ok(Around {
         question: rows.waiting_question(&call.call_id)?,
         holder: holder.filter(is_other),
+        other_effects: if most_effects > 0 { rows.other_effects(&call, most_effects)? } else { 0 },
         relations,
         run,
         call,

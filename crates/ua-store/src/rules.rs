@@ -26,13 +26,14 @@ use std::fmt;
 use crate::error::{RowRef, StoreError};
 
 pub use blob::{blob_read, blobs_pruned};
+pub(crate) use call::holds_key;
 pub use call::{
     CorrectContext, Corrected, Resolved, Settled, StartContext, Started, call_begun, call_cancelled, call_corrected,
     call_deduplicated, call_lost, call_not_happened, call_resolved, call_settled, call_skipped, call_started,
-    call_vouched_for, check_run_ended, failure_left, handle_kept, is_doubt, is_of_open_turn, let_go_in_vain,
-    may_have_happened, may_send, owned_call, receipt_interpreted, replay_noted, used_up_its_key, was_left_unknown,
+    call_vouched_for, check_run_ended, counts_as_effect, failure_left, handle_kept, is_doubt, is_of_open_turn,
+    let_go_in_vain, may_have_happened, may_send, owned_call, receipt_interpreted, replay_noted, used_up_its_key,
+    was_left_unknown,
 };
-pub(crate) use call::{counts_as_effect, holds_key};
 pub use deletion::run_deleted;
 pub use fork::{
     ForkContext, check_again, is_effect_elsewhere, is_shared_effect, key_is_inherited, run_forked, shared_parts,

@@ -232,8 +232,9 @@ impl Store for Guarded {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        self.store.around(call, scope, key).await
+        self.store.around(call, scope, key, most_effects).await
     }
 
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {

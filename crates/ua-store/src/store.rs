@@ -158,12 +158,14 @@ pub trait Store: PastStore {
     /// What tells this database from every other one: chance, made with it and kept by its copies. Runs of two databases may have one name.
     async fn database_id(&self) -> Result<String, StoreError>;
 
-    /// What a decision about a call goes by whose effect is `scope` and which would be sent under `key`, from one snapshot.
+    /// What a decision about a call goes by whose effect is `scope` and which would be sent under `key`, from one snapshot. Of the effects of
+    /// its kind up to `most_effects` are counted, as its start would count them.
     async fn around(
         &self,
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError>;
 
     /// What happened to a call, or its newest receipt.

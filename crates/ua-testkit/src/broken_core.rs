@@ -103,7 +103,7 @@ impl Writes for Blind {
     async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
         for change in batch.stands.iter_mut().chain(&mut batch.provided) {
             if let (Self::InHandOvers, Change::KeepHandle(keep)) = (self, &mut *change) {
-                let around = inner.around(&keep.call_id, None, None).await?;
+                let around = inner.around(&keep.call_id, None, None, 0).await?;
                 let now = inner.relations(&keep.call_id, around.call.scope.as_ref()).await?;
                 keep.seen = keep.seen.take().map(|_| now.seen());
             }
@@ -112,7 +112,7 @@ impl Writes for Blind {
                 continue;
             }
             // A call that the same batch plans has no row yet; refused, it comes again.
-            let Ok(around) = inner.around(&start.call_id, start.scope.as_ref(), None).await else { continue };
+            let Ok(around) = inner.around(&start.call_id, start.scope.as_ref(), None, 0).await else { continue };
             let Some(seen) = &mut start.seen else { continue };
             let all = around.relations.seen();
             if matches!(self, Self::InTheWrite) || self.sees(inner, around).await?.relations.news(seen).is_none() {
@@ -128,8 +128,9 @@ impl Writes for Blind {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        self.sees(inner, inner.around(call, scope, key).await?).await
+        self.sees(inner, inner.around(call, scope, key, most_effects).await?).await
     }
 }
 

@@ -20,6 +20,7 @@ use ua_store::{
 use super::against::Against;
 use super::{Decision, Known, Verdict, verdict};
 use crate::admission::{Facts, SincePlanned};
+use crate::effect_limit::EffectLimit;
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
 use crate::outside::Still;
@@ -865,6 +866,7 @@ impl Case {
             asked_before: 0,
             still: BTreeMap::new(),
             late_of_others: Vec::new(),
+            used_up: None,
             call,
         }
     }
@@ -1026,6 +1028,7 @@ fn name(verdict: &Verdict<'_>) -> String {
         },
         Verdict::DeduplicateFrom { .. } => "deduplicate",
         Verdict::PutRight { .. } => "put right",
+        Verdict::NotAllowed(_) => "not allowed",
         Verdict::WaitFor(_) => "wait",
         Verdict::Cancel { code, .. } => return format!("cancel: {code}"),
         Verdict::Start { ends_doubt: true, .. } => "start: ends doubt",
@@ -1603,6 +1606,52 @@ fn what_would_be_sent_and_may_be_what_was_lost_is_in_doubt() {
         }
     }
     assert!(recalled.len() > 2 && recalled.values().all(|cases| *cases > 5), "{recalled:?}");
+}
+
+/// Over the whole table, also where a call may be what was lost: nobody is asked about a call that its job does not allow once more, it does not go out,
+/// and what somebody was asked about it is taken back. Whatever sends nothing is as it was, and so is what is said of a call in doubt.
+#[test]
+fn nobody_is_asked_about_a_call_that_its_job_does_not_allow() {
+    let planned = samples::planned_email("call_1", 1, 1);
+    let recall = || RecallCall { call_id: planned.call_id.clone(), attempts: Vec::new() };
+    let mut found = BTreeMap::new();
+    let is_looked_at =
+        |case: &Case| case.stand != S::Unknown || (case.outside == Outside::Gone && case.obstacle == Obstacle::None);
+    for case in cases().into_iter().filter(is_looked_at) {
+        for is_lost in [false, true] {
+            let lost = |view: &mut View| view.lost = is_lost.then(recall);
+            let otherwise = case.decided_of(|view, _| lost(view), name);
+            let used_up = |view: &mut View, _: &mut Facts| {
+                lost(view);
+                view.used_up = Some(EffectLimit { effect: "email.send".to_owned(), max: 1, lost: 0 });
+            };
+            let is_about_a_send = otherwise.starts_with("ask:")
+                || otherwise.starts_with("start")
+                || matches!(otherwise.as_str(), "hold" | "recall");
+            let has_failed = matches!(case.stand, S::FailedOnce | S::FailedAsOftenAsAllowed | S::RefusedCredentials);
+            let wanted: &str = match (is_about_a_send, case.stand == S::Prepared, has_failed) {
+                (true, true, _) => "not allowed",
+                (true, false, true) => "settled",
+                (true, false, false) | (false, _, _) => &otherwise,
+            };
+            case.decision_in(None, &[], used_up, |decision| {
+                assert_eq!(name(&decision.verdict), wanted, "{case:?}, lost: {is_lost}");
+                let stays_open = wanted != otherwise
+                    && matches!(case.said, PersonAnswer::Nothing)
+                    && !decision.closes.iter().any(|asked| asked.status == QuestionStatus::Open);
+                assert!(!stays_open, "{case:?}, lost: {is_lost}: nobody takes the question back");
+            });
+            if wanted != otherwise {
+                *found.entry(format!("{:?}: {otherwise}", case.stand)).or_insert(0) += 1;
+            }
+        }
+    }
+    for what in ["Prepared: hold", "Prepared: ask: near duplicate", "Prepared: ask: approval", "Prepared: recall"] {
+        assert!(found.get(what).is_some_and(|cases| *cases > 20), "{what}: {found:?}");
+    }
+    for what in ["FailedOnce: hold", "FailedOnce: ask: near duplicate", "RefusedCredentials: ask: credentials"] {
+        assert!(found.get(what).is_some_and(|cases| *cases > 20), "{what}: {found:?}");
+    }
 }
 
 /// A question that comes before the process is gone says until when a look is too early, and who answered before that is asked again.

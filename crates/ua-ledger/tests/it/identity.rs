@@ -7,6 +7,7 @@
 
 mod busy;
 mod doubts;
+mod effect_limits;
 mod forgotten;
 mod forks;
 mod given_answers;

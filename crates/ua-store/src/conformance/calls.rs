@@ -8,7 +8,7 @@ use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel, refused};
 use crate::commit::{AttemptEnd, CallCancel, CorrectCall, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
-use crate::record::{Choice, QuestionStatus, ReplayStatus};
+use crate::record::{Choice, QuestionStatus, ReplayStatus, RunLease};
 use crate::relations::Seen;
 use crate::{CallsOf, Durability, LedgerStore, RunStore, Store};
 
@@ -486,7 +486,7 @@ pub async fn a_call_that_was_let_run_is_cancelled_knowingly(store: &dyn Store) {
     }
 }
 
-/// The limit of an effect counts every call of the lineage that had it or may have had it.
+/// The limit of an effect counts every call of the lineage that had it or may have had it, and the same is read of a call ([`Store::around`]).
 pub async fn an_effect_limit_counts_the_lineage(store: &dyn Store) {
     let first = Scene::begin(store, "run_1").await;
     let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
@@ -494,19 +494,27 @@ pub async fn an_effect_limit_counts_the_lineage(store: &dyn Store) {
     first.turn((1..=4).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect()).await;
     child.turn(vec![samples::planned_email("call_5", 1, 1), samples::planned_call("call_6", 1, 2)]).await;
     stranger.call_that_is("call_7", CallStatus::Succeeded).await;
-    let limited = |id: &str, attempt, max| StartAttempt { max_effects: Some(max), ..samples::start(id, attempt, id) };
+    // What is read before a start is what the start goes by.
+    let start = async |lease: &RunLease, id: &str, attempt, max| {
+        let counted = store.around(&call_id(id), None, None, max).await.unwrap().other_effects;
+        let limited = StartAttempt { max_effects: Some(max), ..samples::start(id, attempt, id) };
+        let started = store.start_attempt(lease, limited).await;
+        let is_over = matches!(started, Err(StoreError::EffectLimit { .. }));
+        assert_eq!(counted >= max, is_over, "{id}: {counted} of {max}, {started:?}");
+        started
+    };
 
-    store.start_attempt(&first.lease, limited("call_1", 1, 1)).await.unwrap();
+    start(&first.lease, "call_1", 1, 1).await.unwrap();
     store.settle_attempt(&first.lease, samples::not_sent("call_1", 1)).await.unwrap();
-    store.start_attempt(&first.lease, limited("call_2", 1, 1)).await.unwrap();
+    start(&first.lease, "call_2", 1, 1).await.unwrap();
     store.settle_attempt(&first.lease, samples::lost("call_2", 1)).await.unwrap();
-    store.start_attempt(&first.lease, limited("call_2", 2, 1)).await.unwrap();
-    let over = store.start_attempt(&child.lease, limited("call_5", 1, 1)).await;
+    start(&first.lease, "call_2", 2, 1).await.unwrap();
+    let over = start(&child.lease, "call_5", 1, 1).await;
     assert!(matches!(&over, Err(StoreError::EffectLimit { effect, max: 1, .. }) if effect == "email.send"), "{over:?}");
-    let over = store.start_attempt(&first.lease, limited("call_1", 2, 1)).await;
+    let over = start(&first.lease, "call_1", 2, 1).await;
     assert!(matches!(over, Err(StoreError::EffectLimit { .. })), "{over:?}");
-    store.start_attempt(&child.lease, limited("call_6", 1, 1)).await.unwrap();
-    store.start_attempt(&child.lease, limited("call_5", 1, 2)).await.unwrap();
+    start(&child.lease, "call_6", 1, 1).await.unwrap();
+    start(&child.lease, "call_5", 1, 2).await.unwrap();
     assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::FailedDefinite);
 
     // A failure that leaves open whether it happened counts; one that nothing came of does not.
@@ -516,13 +524,13 @@ pub async fn an_effect_limit_counts_the_lineage(store: &dyn Store) {
         let alone = Scene::begin(store, &format!("run_of_{name}")).await;
         let [failed, next] = ["failed", "next"].map(|which| format!("{which}_{name}"));
         alone.turn(vec![samples::planned_email(&failed, 1, 1), samples::planned_email(&next, 1, 2)]).await;
-        store.start_attempt(&alone.lease, limited(&failed, 1, 1)).await.unwrap();
+        start(&alone.lease, &failed, 1, 1).await.unwrap();
         let mut settle = samples::settle(&failed, 1, CallStatus::FailedReported);
         if let AttemptEnd::Replied { settlement: Some(settlement), .. } = &mut settle.end {
             settlement.possible_effect = effect;
         }
         store.settle_attempt(&alone.lease, settle).await.unwrap();
-        let started = store.start_attempt(&alone.lease, limited(&next, 1, 1)).await;
+        let started = start(&alone.lease, &next, 1, 1).await;
         assert_eq!(started.is_err(), is_counted, "{effect:?}: {started:?}");
     }
 }

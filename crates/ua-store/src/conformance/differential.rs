@@ -10,6 +10,7 @@ use super::{Scene, cancel, recalled};
 use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::error::StoreError;
 use crate::overrides::OverrideKind;
 use crate::record::{Choice, EventRecord, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
 use crate::{Durability, Keep, LedgerStore, RunStore, Store, Turns, invariants};
@@ -462,7 +463,17 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
                 approved_by: approval.clone(),
                 ..samples::start(call, *attempt, "k")
             };
-            told(store.start_attempt(lease(*stale), start).await)
+            let counted = match (max, store.around(&start.call_id, None, None, max.unwrap_or_default()).await) {
+                (Some(max), Ok(around)) if around.call.policy.effect_kind.is_some() => {
+                    Some(around.other_effects >= *max)
+                }
+                (_, _) => None,
+            };
+            let started = store.start_attempt(lease(*stale), start).await;
+            if let (Some(is_over), Ok(_) | Err(StoreError::EffectLimit { .. })) = (counted, &started) {
+                assert_eq!(is_over, started.is_err(), "what is read of a call is what its start goes by: {started:?}");
+            }
+            told(started)
         }
         Write::Settle { call, attempt, end } => {
             let settle: SettleAttempt = samples::ended(call, *attempt, AttemptEnd::clone(end));

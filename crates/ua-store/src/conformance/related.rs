@@ -113,7 +113,7 @@ pub async fn what_other_trees_did_is_as_bounded(store: &dyn Store) {
     assert_eq!(named(&relations.kin.same), expected(&same));
     assert_eq!(named(&relations.kin.declared_otherwise), expected(&[]));
     for call in declared_otherwise.map(|planned| planned.call_id) {
-        let around = store.around(&call, Some(&of_another), None).await.unwrap();
+        let around = store.around(&call, Some(&of_another), None, 0).await.unwrap();
         let kin = around.relations.kin;
         assert_eq!(named(&kin.declared_otherwise), expected(&same), "{call}: it is the same call of the same tool");
         assert_eq!(named(&kin.same), expected(&[]), "{call}");
@@ -173,7 +173,7 @@ pub async fn the_same_call_under_another_server_is_told(store: &dyn Store) {
         order("call_d", 4, "store", "ink"),
     ];
     fork.turn(planned).await;
-    let renamed = async |id: &str| named(&store.around(&call_id(id), None, None).await.unwrap().relations.renamed);
+    let renamed = async |id: &str| named(&store.around(&call_id(id), None, None, 0).await.unwrap().relations.renamed);
     // An entry for each server and way to stand.
     let all = expected(&[("call_2", 2), ("call_4", 1), ("call_5", 1)]);
     assert_eq!(renamed("call_a").await, all);

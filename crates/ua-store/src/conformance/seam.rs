@@ -185,8 +185,9 @@ pub trait Writes: Send + Sync {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        inner.around(call, scope, key).await
+        inner.around(call, scope, key, most_effects).await
     }
     /// In place of [`Store::runs_of`].
     async fn runs_of(&self, inner: &dyn Store, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
@@ -348,8 +349,9 @@ impl Store for StoreSeam<'_> {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        self.writes.around(self.read().await, call, scope, key).await
+        self.writes.around(self.read().await, call, scope, key, most_effects).await
     }
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
         self.read().await.trail(call, of).await

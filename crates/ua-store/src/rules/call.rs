@@ -765,11 +765,12 @@ pub(crate) fn holds_key(call: &CallRecord, key: &IdempotencyKey) -> bool {
     call.idempotency_key.as_ref() == Some(key) && call.status.claims_key() && call.deduplicated_from.is_none()
 }
 
-/// Whether `call` counts towards the limit of its effect kind, for a start of `other`. What another call did counts there.
-pub(crate) fn counts_as_effect(call: &CallRecord, other: &CallRecord) -> bool {
+/// Whether `call` counts towards the limit of its effect kind, for a start of `other`. What answers it that another call did counts as that one.
+pub fn counts_as_effect(call: &CallRecord, other: &CallRecord) -> bool {
     call.call_id != other.call_id
         && call.answered_by().is_none()
         && call.root_run_id == other.root_run_id
+        && other.policy.effect_kind.is_some()
         && call.policy.effect_kind == other.policy.effect_kind
         && may_have_happened(call)
 }

@@ -87,8 +87,9 @@ impl Store for Recording {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        self.inner.around(call, scope, key).await
+        self.inner.around(call, scope, key, most_effects).await
     }
 
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {

@@ -129,8 +129,9 @@ impl Store for InRounds {
         call: &CallId,
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
+        most_effects: u32,
     ) -> Result<Around, StoreError> {
-        self.answer(self.store.around(call, scope, key)).await
+        self.answer(self.store.around(call, scope, key, most_effects)).await
     }
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
         self.answer(self.store.trail(call, of)).await
