@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{Block, StopReason, ToolUse, Usage, count_in};
-use ua_llm::{LlmError, heard_so_far};
+use ua_llm::{LlmError, Status, heard_so_far};
 
 /// What an event means.
 #[derive(Debug)]
@@ -226,13 +226,15 @@ fn errors(event: &Value) -> String {
 fn error_of(status: Option<u64>, message: String) -> LlmError {
     let retry_after: Option<Duration> = None;
     match status.and_then(|status| u16::try_from(status).ok()) {
-        Some(status @ 402) => LlmError::Unpaid { status, message },
-        Some(status @ (401 | 403)) => LlmError::Unauthorized { status, message },
+        Some(status @ 402) => LlmError::Unpaid { status: Status::Http(status), message },
+        Some(status @ (401 | 403)) => LlmError::Unauthorized { status: Status::Http(status), message },
         Some(404) => LlmError::NotFound { model: String::new(), message },
         Some(429) => LlmError::RateLimited { retry_after, until_reset: None, message },
         Some(503 | 529) => LlmError::Overloaded { retry_after, message },
-        Some(status @ (408 | 409 | 500..)) => LlmError::Server { status: Some(status), retry_after, message },
-        Some(status) => LlmError::InvalidRequest { status, message },
+        Some(status @ (408 | 409 | 500..)) => {
+            LlmError::Server { status: Some(Status::Http(status)), retry_after, message }
+        }
+        Some(status) => LlmError::InvalidRequest { status: Status::Http(status), message },
         None => LlmError::Server { status: None, retry_after, message },
     }
 }
@@ -345,7 +347,7 @@ mod tests {
             json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});
         assert!(matches!(
             Assembler::default().hear(&retry),
-            AgentEvent::Refused(LlmError::Unauthorized { status: 401, .. })
+            AgentEvent::Refused(LlmError::Unauthorized { status: Status::Http(401), .. })
         ));
     }
 }

@@ -9,6 +9,24 @@ use crate::models::ModelTable;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
+/// What a refusal goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// The status of the answer.
+    Http(u16),
+    /// The one that would have come with an error that came otherwise: inside a stream, in the place of a reply with HTTP 200, or by no HTTP.
+    Like(u16),
+}
+
+impl Status {
+    /// What it means: the same in both.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Http(number) | Self::Like(number) => number,
+        }
+    }
+}
+
 /// A model call that brought no whole reply. No text in here ever holds the API key.
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
@@ -19,34 +37,34 @@ pub enum LlmError {
         why: String,
     },
     /// The key was refused, or lacks a permission (HTTP 401, 403).
-    #[error("the model provider refused the credentials (HTTP {status}): {message}")]
+    #[error("the model provider refused the credentials{}: {message}", in_words(*.status))]
     Unauthorized {
-        /// The HTTP status.
-        status: u16,
+        /// What it goes by.
+        status: Status,
         /// The provider's words.
         message: String,
     },
     /// The account cannot pay: nothing is wrong with its key (HTTP 402; 400, 403 and 429 as well).
-    #[error("the model provider's account cannot pay for the request (HTTP {status}): {message}")]
+    #[error("the model provider's account cannot pay for the request{}: {message}", in_words(*.status))]
     Unpaid {
-        /// The HTTP status.
-        status: u16,
+        /// What it goes by.
+        status: Status,
         /// The provider's words.
         message: String,
     },
     /// The provider refused the request itself (HTTP 400, 413, 422 and other client errors).
-    #[error("the model provider refused the request (HTTP {status}): {message}")]
+    #[error("the model provider refused the request{}: {message}", in_words(*.status))]
     InvalidRequest {
-        /// The HTTP status.
-        status: u16,
+        /// What it goes by.
+        status: Status,
         /// The provider's words.
         message: String,
     },
     /// The provider refused the request for one tool that it offers; without that tool it may take it.
-    #[error("the model provider does not take the tool `{tool}` (HTTP {status}): {message}")]
+    #[error("the model provider does not take the tool `{tool}`{}: {message}", in_words(*.status))]
     BadTool {
-        /// The HTTP status.
-        status: u16,
+        /// What it goes by.
+        status: Status,
         /// The tool, by the name it is offered under.
         tool: String,
         /// The provider's words.
@@ -62,10 +80,10 @@ pub enum LlmError {
     },
     /// What answers at this address knows nothing of the API: the base URL is not the provider's (HTTP 404 with words of somebody else, a redirect
     /// that is for good, a status that HTTP does not have).
-    #[error("the provider's API is not at this address (HTTP {status}): {message}")]
+    #[error("the provider's API is not at this address{}: {message}", in_words(*.status))]
     NoEndpoint {
-        /// The HTTP status.
-        status: u16,
+        /// What it goes by.
+        status: Status,
         /// What came instead of the provider's words.
         message: String,
     },
@@ -98,8 +116,8 @@ pub enum LlmError {
     /// The provider failed (HTTP 408, 409 and 5xx, or an error inside the stream).
     #[error("cannot get a reply from the provider{}: {message}{}", in_status(*.status), asks_to_wait(*.retry_after))]
     Server {
-        /// The HTTP status; `None` for an error inside a stream that began well.
-        status: Option<u16>,
+        /// What it goes by; `None` for an error inside a stream that is like none.
+        status: Option<Status>,
         /// How long the provider asks to wait.
         retry_after: Option<Duration>,
         /// The provider's words.
@@ -164,10 +182,10 @@ pub enum LlmError {
         is_foreign: bool,
     },
     /// The request has more tokens than the model takes; nothing was begun.
-    #[error("the request does not fit into the model's context (HTTP {status}): {message}")]
+    #[error("the request does not fit into the model's context{}: {message}", in_words(*.status))]
     TooLong {
-        /// The HTTP status.
-        status: u16,
+        /// What it goes by.
+        status: Status,
         /// The provider's words.
         message: String,
     },
@@ -207,12 +225,20 @@ fn says_too_many_tools(message: &str) -> bool {
             && ["array too long", "maximum length", "at most"].iter().any(|word| said.contains(word)))
 }
 
+fn in_status(status: Option<Status>) -> String {
+    status.map_or_else(String::new, in_words)
+}
+
 fn asks_to_wait(retry_after: Option<Duration>) -> String {
     retry_after.map_or_else(String::new, |wait| format!(" (it asks to wait {})", ua_core::span_in_words(wait)))
 }
 
-fn in_status(status: Option<u16>) -> String {
-    status.map_or_else(String::new, |status| format!(" (HTTP {status})"))
+/// The status that came, for whoever reads of a refusal; one that no answer had is said nowhere.
+fn in_words(status: Status) -> String {
+    match status {
+        Status::Http(status) => format!(" (HTTP {status})"),
+        Status::Like(_) => String::new(),
+    }
 }
 
 impl LlmError {
@@ -319,7 +345,7 @@ impl LlmError {
             | Self::NoEndpoint { .. }
             | Self::NotAReply { .. }
             | Self::Overloaded { .. } => true,
-            Self::Server { status, .. } => matches!(status, Some(409 | 500 | 501)),
+            Self::Server { status, .. } => matches!(status.map(Status::number), Some(409 | 500 | 501)),
             Self::Hopeless { status, .. } => *status < 500 || matches!(status, 500 | 501 | 503 | 529),
             Self::Setup { .. }
             | Self::NotRecorded { .. }
@@ -339,29 +365,20 @@ impl LlmError {
         matches!(self, Self::NotAReply { is_foreign: true, .. })
     }
 
-    /// Whether a reply had begun, or may have, so that each such failure may be billed like a reply.
-    pub fn had_begun(&self) -> bool {
-        matches!(
-            self,
-            Self::Unanswered { .. }
-                | Self::Timeout { .. }
-                | Self::Endless { .. }
-                | Self::Cut { .. }
-                | Self::Garbled { .. }
-        )
-    }
-
     /// Whether it is a refusal that may be one of a request with too many tokens, though its words do not say so: what is refused is the
     /// request as it is, and no part of it is named. Who knows how large it was can tell.
     pub fn may_be_too_long(&self) -> bool {
-        matches!(self, Self::InvalidRequest { status: 400 | 413 | 422, message } if !crate::http::too_long::names_a_part(message))
+        let Self::InvalidRequest { status, message } = self else { return false };
+        matches!(status.number(), 400 | 413 | 422) && !crate::http::too_long::names_a_part(message)
     }
 
     /// How long a reply may be asked for, where it is a refusal of a request that asks for a longer one than `asked` tokens; in tokens.
     pub fn longest_reply(&self, asked: u32) -> Option<u32> {
-        let (Self::InvalidRequest { status: 400 | 413 | 422, message } | Self::TooLong { message, .. }) = self else {
+        let (Self::InvalidRequest { status, message } | Self::TooLong { status, message }) = self else { return None };
+        let is_refusal = matches!(self, Self::InvalidRequest { .. });
+        if is_refusal && !matches!(status.number(), 400 | 413 | 422) {
             return None;
-        };
+        }
         crate::http::reply_limit::longest_reply(message, asked)
     }
 
@@ -378,10 +395,10 @@ impl LlmError {
             "json_schema",
             "structured output",
         ];
-        let (Self::InvalidRequest { status: 400 | 422, message } | Self::TooLong { status: 400 | 422, message }) = self
-        else {
+        let (Self::InvalidRequest { status, message } | Self::TooLong { status, message }) = self else { return false };
+        if !matches!(status.number(), 400 | 422) {
             return false;
-        };
+        }
         let said = message.to_ascii_lowercase();
         // Of the forms of tools' arguments a server makes a grammar, too.
         PARTS.iter().any(|part| said.contains(part)) || (said.contains("grammar") && !said.contains("tool"))
@@ -390,7 +407,10 @@ impl LlmError {
     /// Whether it is a refusal that may be one of an image: it speaks of one, or of no part of the request. Who knows whether there were any can
     /// tell.
     pub fn may_be_about_images(&self) -> bool {
-        let Self::InvalidRequest { status: 400 | 413 | 415 | 422, message } = self else { return false };
+        let Self::InvalidRequest { status, message } = self else { return false };
+        if !matches!(status.number(), 400 | 413 | 415 | 422) {
+            return false;
+        }
         let said = message.to_ascii_lowercase();
         ["image", "media type", "media_type", "picture"].iter().any(|word| said.contains(word))
             || !crate::http::too_long::names_a_part(message)
@@ -617,12 +637,14 @@ mod tests {
             ("body.stream_options: Extra inputs are not permitted", "stream_options"),
             ("unknown field `max_completion_tokens`, expected `max_tokens`", "max_completion_tokens"),
         ] {
-            let refused = LlmError::InvalidRequest { status: 400, message: message.to_owned() };
+            let refused = LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
             let hint = refused.hint("openai-chat").unwrap();
             assert!(hint.starts_with(&format!("`{field}` is in every request")), "{message}: {hint}");
         }
-        let other =
-            LlmError::InvalidRequest { status: 400, message: "Unsupported parameter: 'temperature'".to_owned() };
+        let other = LlmError::InvalidRequest {
+            status: Status::Http(400),
+            message: "Unsupported parameter: 'temperature'".to_owned(),
+        };
         assert!(other.hint("openai-chat").unwrap().starts_with("correct what the provider names"));
     }
 
@@ -642,7 +664,7 @@ mod tests {
         assert!(!limited(None).to_string().contains("asks to wait"));
         assert_eq!(limited(Some(Duration::ZERO)).until_reset(), None);
         assert_eq!(overloaded.whole_again_in(span).until_reset(), None);
-        let refused = LlmError::InvalidRequest { status: 400, message: "no".into() };
+        let refused = LlmError::InvalidRequest { status: Status::Http(400), message: "no".into() };
         assert!(refused.left_us() && !refused.may_retry());
         let setup = LlmError::Setup { why: "no key".into() };
         assert!(!setup.left_us() && !setup.may_retry());
@@ -650,14 +672,15 @@ mod tests {
 
     #[test]
     fn a_secret_that_a_server_echoed_is_not_repeated() {
-        let error = LlmError::Unauthorized { status: 401, message: "no such key: sk-1!".into() }.without("sk-1");
+        let error =
+            LlmError::Unauthorized { status: Status::Http(401), message: "no such key: sk-1!".into() }.without("sk-1");
         assert_eq!(error.to_string(), "the model provider refused the credentials (HTTP 401): no such key: [key]!");
     }
 
     /// Whoever cannot pay has a key that is right.
     #[test]
     fn an_account_that_cannot_pay_is_not_told_of_its_key() {
-        let error = LlmError::Unpaid { status: 400, message: "your credit balance is too low".into() };
+        let error = LlmError::Unpaid { status: Status::Http(400), message: "your credit balance is too low".into() };
         assert_eq!(
             error.to_string(),
             "the model provider's account cannot pay for the request (HTTP 400): your credit balance is too low"
@@ -666,7 +689,7 @@ mod tests {
         assert_eq!(hint, "add credit to the account at the provider, or raise its limit there, then resume the run");
         assert_eq!(error.class(), FailureClass::Operator);
         assert!(error.is_final() && error.was_refused() && error.left_us() && !error.may_retry());
-        let secret = LlmError::Unpaid { status: 402, message: "pay for sk-1".into() }.without("sk-1");
+        let secret = LlmError::Unpaid { status: Status::Http(402), message: "pay for sk-1".into() }.without("sk-1");
         assert!(secret.to_string().ends_with("pay for [key]"), "{secret}");
     }
 
@@ -676,7 +699,7 @@ mod tests {
         let message = || "no".to_owned();
         for (error, left) in [
             (LlmError::Overloaded { retry_after: None, message: message() }, ""),
-            (LlmError::Server { status: Some(500), retry_after: None, message: message() }, ""),
+            (LlmError::Server { status: Some(Status::Http(500)), retry_after: None, message: message() }, ""),
             (LlmError::Timeout { idle: Duration::from_secs(5) }, "; nothing of the unfinished reply was used"),
         ] {
             let said = format!("{error}; {}", error.hint("anthropic").unwrap());
@@ -688,7 +711,7 @@ mod tests {
 
     #[test]
     fn a_refused_key_names_the_variable_to_check() {
-        let error = LlmError::Unauthorized { status: 401, message: "invalid x-api-key".into() };
+        let error = LlmError::Unauthorized { status: Status::Http(401), message: "invalid x-api-key".into() };
         assert_eq!(error.class(), FailureClass::Operator);
         for (provider, named, other) in
             [("anthropic", "ANTHROPIC_", "OPENAI_"), ("openai-chat", "OPENAI_", "ANTHROPIC_")]

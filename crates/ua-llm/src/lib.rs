@@ -64,7 +64,7 @@ pub use anthropic::{AnthropicConfig, AnthropicProvider};
 pub use cassette::{CassetteError, Places, RecordingProvider, ReplayProvider};
 pub use chat::as_text::WRITTEN as CALL_IN_TEXT;
 pub use chat::{ChatConfig, ChatProvider};
-pub use error::{LlmError, without_resume};
+pub use error::{LlmError, Status, without_resume};
 pub use estimate::{ESTIMATOR, estimate_input_tokens, heard_so_far};
 pub use extras::ModelExtras;
 pub use history::check_history;

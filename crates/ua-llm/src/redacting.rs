@@ -134,6 +134,7 @@ mod tests {
     use ua_core::{StopReason, ToolUse};
 
     use super::*;
+    use crate::error::Status;
     use crate::provider::Silent;
 
     const SECRET: &str = "sk-canary-0123456789";
@@ -158,7 +159,10 @@ mod tests {
 
         async fn complete(&self, _: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
             if self.0 {
-                return Err(LlmError::Unauthorized { status: 401, message: format!("no such key: {SECRET}") });
+                return Err(LlmError::Unauthorized {
+                    status: Status::Http(401),
+                    message: format!("no such key: {SECRET}"),
+                });
             }
             observer.ended(&Ending { said: format!("refusal ({SECRET})"), context_is_full: false });
             let input = json!({"note": [SECRET]});

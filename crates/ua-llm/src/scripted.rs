@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use ua_core::{Block, ModelTurn};
 
-use crate::error::LlmError;
+use crate::error::{LlmError, Status};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::script::{Script, ScriptError};
@@ -54,5 +54,5 @@ impl LlmProvider for ScriptedProvider {
 /// shorter request could replace, which would have another turn played.
 fn refused(error: &ScriptError) -> LlmError {
     let status = if matches!(error, ScriptError::Expectation { .. }) { 406 } else { 400 };
-    LlmError::InvalidRequest { status, message: error.to_string() }
+    LlmError::InvalidRequest { status: Status::Like(status), message: error.to_string() }
 }

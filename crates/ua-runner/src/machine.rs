@@ -256,7 +256,7 @@ impl RunMachine {
                 why: why.clone(),
                 wait: *wait,
                 left: self.retry.left(tries).saturating_sub(*wait),
-                may_be_billed: tries.broken > 0,
+                may_be_billed: tries.charged > 0,
             },
             State::Recording { reply, .. } => Command::Record { turn, reply: reply.clone() },
             State::Dispatching { group, .. } => Command::Dispatch {

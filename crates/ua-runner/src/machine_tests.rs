@@ -110,14 +110,13 @@ fn reserved() -> Event {
     Event::Reserved(estimate())
 }
 
-fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
+fn failure(is_charged: bool, may_retry: bool) -> ThinkFailure {
     let message = "busy (resume later)".to_owned();
     ThinkFailure {
         why: "busy".into(),
         message,
-        end: if may_be_billed { RequestEnd::Baseline } else { RequestEnd::Zero },
+        end: if is_charged { RequestEnd::Baseline } else { RequestEnd::Zero },
         may_retry,
-        had_begun: false,
         is_too_long: false,
         may_be_too_long: false,
         at: Timestamp::from_millis(0),

@@ -17,12 +17,10 @@ pub struct ThinkFailure {
     pub why: String,
     /// In words, with what to do.
     pub message: String,
-    /// How the request is charged: as estimated if it may have reached the provider, otherwise nothing.
+    /// How the request is charged. Whatever is charged is said to be, and counts for how soon the next one follows ([`Tries::charged`]).
     pub end: RequestEnd,
     /// Whether another request may bring a reply.
     pub may_retry: bool,
-    /// Whether a reply had begun, or may have: it is billed like one.
-    pub had_begun: bool,
     /// Whether the request has more tokens than the model takes.
     pub is_too_long: bool,
     /// Whether it may have, though the refusal does not say so: the request was larger than any that was taken, or the refusal has its size.
@@ -103,8 +101,8 @@ impl Refusal {
 pub struct Tries {
     /// How many.
     pub attempts: u32,
-    /// Of these, how many broke off in the middle.
-    pub broken: u32,
+    /// Of these, how many were charged: their replies broke off, or may have begun.
+    pub charged: u32,
     /// How many were answered by something that is no API of models.
     pub foreign: u32,
     /// How often the history was cut harder because the request had too many tokens.
@@ -125,7 +123,7 @@ impl Tries {
             self.waited = self.waited.saturating_add(failure.took);
         }
         self.attempts = self.attempts.saturating_add(1);
-        self.broken = self.broken.saturating_add(failure.had_begun.into());
+        self.charged = self.charged.saturating_add(failure.end.is_charged().into());
         self.foreign = self.foreign.saturating_add(failure.is_foreign.into());
         self
     }
@@ -147,7 +145,7 @@ pub struct RetryPolicy {
     /// How long is waited for one reply, from the first failure on; `None` for as long as the contract says
     /// (`budgets.max_provider_wait_minutes`).
     pub max_wait: Option<Duration>,
-    /// After how many requests for one reply that may be billed, since their replies had begun or may have, the longest wait stands before each
+    /// After how many requests for one reply that were charged, since their replies had begun or may have, the longest wait stands before each
     /// further one.
     pub slow_after: u32,
     /// The longest wait before the second request; doubled for each one after it.
@@ -295,7 +293,7 @@ impl RetryPolicy {
     fn backoff(&self, tries: &Tries, random: u64) -> Duration {
         let doubled = self.base_delay.saturating_mul(1_u32.checked_shl(tries.attempts - 1).unwrap_or(u32::MAX));
         // An outage is outlived whatever it looks like; one that may cost a reply each time is asked about rarely.
-        let backoff = if tries.broken >= self.slow_after { self.max_delay } else { doubled.min(self.max_delay) };
+        let backoff = if tries.charged >= self.slow_after { self.max_delay } else { doubled.min(self.max_delay) };
         let half = u64::try_from(backoff.as_millis() / 2).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(random % half.saturating_add(1));
         backoff / 2 + jitter
@@ -310,9 +308,8 @@ mod tests {
         ThinkFailure {
             why: "busy".into(),
             message: "busy".into(),
-            end: ua_store::RequestEnd::Baseline,
+            end: RequestEnd::Zero,
             may_retry,
-            had_begun: false,
             is_too_long: false,
             may_be_too_long: false,
             at: Timestamp::from_millis(0),
@@ -360,12 +357,13 @@ mod tests {
     #[test]
     fn an_outage_is_outlived_whatever_it_looks_like_and_what_may_be_billed_is_made_rarely() {
         let policy = RetryPolicy::default();
-        for (had_begun, took, at_least, at_most) in
+        for (is_charged, took, at_least, at_most) in
             [(false, 0, 15, 40), (true, 0, 15, 40), (true, 60, 8, 21), (true, 300, 5, 7), (true, 3_600, 2, 2)]
         {
             for random in [0, u64::MAX] {
                 let took = Duration::from_secs(took);
-                let failed = ThinkFailure { had_begun, took, ..failure(true, None, random) };
+                let end = if is_charged { RequestEnd::Baseline } else { RequestEnd::Refused };
+                let failed = ThinkFailure { end, took, ..failure(true, None, random) };
                 let mut tries = Tries::default();
                 let mut passed = Duration::ZERO;
                 loop {
@@ -373,7 +371,7 @@ mod tests {
                     tries = tries.and(&failed);
                     let Some(wait) = wait_after(&policy, &tries, &failed) else { break };
                     assert!(
-                        tries.broken < 5 || wait >= Duration::from_mins(1) || policy.left(&tries) <= wait,
+                        tries.charged < 5 || wait >= Duration::from_mins(1) || policy.left(&tries) <= wait,
                         "{wait:?}"
                     );
                     tries.waited += wait;

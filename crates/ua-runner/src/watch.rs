@@ -90,7 +90,7 @@ pub enum RunEvent {
         wait_millis: u64,
         /// Milliseconds that may be waited after that.
         left_millis: u64,
-        /// Whether some of the requests that failed may be billed, since their replies had begun, or may have.
+        /// Whether some of the requests that failed were charged, since their replies had begun, or may have: each such request may be billed.
         may_be_billed: bool,
         /// Milliseconds until the run's time is used up, where that is before the patience is.
         ends_in_millis: Option<u64>,

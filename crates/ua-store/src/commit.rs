@@ -167,6 +167,14 @@ impl RequestEnd {
             Self::Refused | Self::Zero => Usage::default(),
         }
     }
+
+    /// Whether anything is charged for the request: whoever makes another one like it may pay once more.
+    pub fn is_charged(self) -> bool {
+        match self {
+            Self::Actual(_) | Self::Partial(_) | Self::Baseline => true,
+            Self::Refused | Self::Zero => false,
+        }
+    }
 }
 
 /// A turn to be recorded: the reply, its cost and every call it asks for, in one write.

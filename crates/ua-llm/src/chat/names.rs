@@ -55,7 +55,10 @@ pub(crate) fn with_own_names(mut turn: ModelTurn, request: &ModelRequest, longes
 /// A refusal of the whole request that means one of its tools, as one of that tool: it says so by a number (`tools.3.custom.input_schema`,
 /// `tools[3].function`), or speaks of a function or tool and has its name. A name says more than a number, which servers count in their own ways.
 pub(crate) fn naming_tools(error: LlmError, request: &ModelRequest, longest: usize) -> LlmError {
-    let LlmError::InvalidRequest { status: status @ (400 | 422), message } = error else { return error };
+    let LlmError::InvalidRequest { status, message } = error else { return error };
+    if !matches!(status.number(), 400 | 422) {
+        return LlmError::InvalidRequest { status, message };
+    }
     match tool_of(&message, request, longest) {
         Some(tool) => LlmError::BadTool { status, tool, message },
         None => LlmError::InvalidRequest { status, message },
@@ -161,6 +164,7 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Status;
 
     #[test]
     fn a_name_that_a_wire_refuses_is_changed_and_found_again() {
@@ -201,7 +205,7 @@ mod tests {
             wants_form: false,
         };
         let told = |message: &str| {
-            let error = LlmError::InvalidRequest { status: 400, message: message.into() };
+            let error = LlmError::InvalidRequest { status: Status::Http(400), message: message.into() };
             let named = naming_tools(error, &request, OPENAI_LONGEST);
             if let LlmError::BadTool { tool, .. } = named { Some(tool) } else { None }
         };
@@ -239,7 +243,7 @@ mod tests {
         ] {
             assert_eq!(told(message), None, "{message}");
         }
-        let other = LlmError::InvalidRequest { status: 413, message: "tools.1".into() };
+        let other = LlmError::InvalidRequest { status: Status::Http(413), message: "tools.1".into() };
         assert!(matches!(naming_tools(other, &request, OPENAI_LONGEST), LlmError::InvalidRequest { .. }));
     }
 }

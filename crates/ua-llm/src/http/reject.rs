@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::error::LlmError;
+use crate::error::{LlmError, Status};
 use crate::http::{too_long, waiting};
 
 /// Whether an error says that a filter kept back what was said, or what was asked: another reply may be another.
@@ -47,20 +47,26 @@ pub(crate) fn withheld(status: u16, body: &str) -> Option<Vec<String>> {
 
 /// Sorts an HTTP status other than 200. `body` is what the provider said with it.
 pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
-    let body = &*alone(body);
+    sorted(Status::Http(status), retry_after, body, model)
+}
+
+fn sorted(came: Status, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
+    let (status, body) = (came.number(), &*alone(body));
     let message = message_in(body);
     if matches!(status, 400..=403 | 429) && says_unpaid(body, &message) {
         // Not a matter of time: nothing is answered until somebody pays.
-        return LlmError::Unpaid { status, message };
+        return LlmError::Unpaid { status: came, message };
     }
     if status == 413 || too_long::says_so(status, body, &message) || (status == 429 && too_long::never_fits(&message)) {
-        return LlmError::TooLong { status, message };
+        return LlmError::TooLong { status: came, message };
     }
     if status == 404 && !is_about_model(&message, body, model) {
-        return LlmError::NoEndpoint { status, message };
+        return LlmError::NoEndpoint { status: came, message };
     }
     match status {
-        400 if has_reason(body, &["API_KEY_INVALID", "invalid_api_key"]) => LlmError::Unauthorized { status, message },
+        400 if has_reason(body, &["API_KEY_INVALID", "invalid_api_key"]) => {
+            LlmError::Unauthorized { status: came, message }
+        }
         400 if says_no_such_model(body, &message) => LlmError::NotFound { model: model.to_owned(), message },
         400 if says_none_is_free(&message) => {
             LlmError::Overloaded { retry_after: retry_after.or_else(|| waiting::asked_in_words(&message)), message }
@@ -68,14 +74,14 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
         403 if is_page(body) => {
             LlmError::NotAReply { what: "an HTML page that forbids it (HTTP 403)".to_owned(), is_foreign: false }
         }
-        403 if is_about_what_was_asked(body, &message) => LlmError::InvalidRequest { status, message },
-        status => by_status_and_message(status, retry_after, message, model),
+        403 if is_about_what_was_asked(body, &message) => LlmError::InvalidRequest { status: came, message },
+        _ => by_status_and_message(came, retry_after, message, model),
     }
 }
 
 /// The same of an error that came without a status of its own: inside a stream, or in the place of a reply that came with a success.
 pub(crate) fn like_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
-    by_status(status, retry_after, body, model)
+    sorted(Status::Like(status), retry_after, body, model)
 }
 
 /// What an answer has under `error`; `None` where it is no object, whatever else it is: a text, a list, a page.
@@ -279,8 +285,8 @@ fn unsorted(kind: &str, message: String) -> LlmError {
 }
 
 /// The same as [`by_status`] for a status whose message has been read already.
-fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: String, model: &str) -> LlmError {
-    match status {
+fn by_status_and_message(status: Status, retry_after: Option<Duration>, message: String, model: &str) -> LlmError {
+    match status.number() {
         402 => LlmError::Unpaid { status, message },
         401 | 403 => LlmError::Unauthorized { status, message },
         404 => LlmError::NotFound { model: model.to_owned(), message },
@@ -290,15 +296,15 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
         // What it was passed on to failed, or whoever passed it on gave up.
         408 | 409 | 424 | 499 | 500..=599 => LlmError::Server { status: Some(status), retry_after, message },
         // Whatever stands in for the provider meanwhile (a page that says so, a sign-in) stands there for a while.
-        302 | 303 | 307 => {
-            LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {status})"), is_foreign: false }
+        number @ (302 | 303 | 307) => {
+            LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {number})"), is_foreign: false }
         }
         300..=399 => {
             LlmError::NoEndpoint { status, message: "it redirects elsewhere, which is not followed".to_owned() }
         }
         400..=499 => LlmError::InvalidRequest { status, message },
         // Whoever has nothing to say now.
-        200..=299 => LlmError::NotAReply { what: format!("nothing (HTTP {status})"), is_foreign: false },
+        number @ 200..=299 => LlmError::NotAReply { what: format!("nothing (HTTP {number})"), is_foreign: false },
         _ => LlmError::NoEndpoint { status, message },
     }
 }
@@ -555,6 +561,19 @@ mod tests {
         }
     }
 
+    /// An error inside a stream, or in the place of a reply, is sorted as with the status that goes with it, which is not said to have come.
+    #[test]
+    fn a_status_that_goes_with_an_error_is_none_that_came() {
+        for status in 400..600 {
+            let body = json!({"error": {"code": status, "message": "it says no"}}).to_string();
+            let (inside, came) = (like_status(status, None, &body, "m"), by_status(status, None, &body, "m"));
+            assert_eq!(std::mem::discriminant(&inside), std::mem::discriminant(&came), "{status}");
+            assert_eq!((inside.class(), inside.was_refused()), (came.class(), came.was_refused()), "{status}");
+            let said = inside.to_string();
+            assert!(!said.contains("HTTP") && said.contains("it says no"), "{status}: {said}");
+        }
+    }
+
     #[test]
     fn a_failure_without_a_reply_is_free_and_a_wait_that_was_given_up_is_not() {
         for (status, is_free) in
@@ -588,7 +607,7 @@ mod tests {
     #[test]
     fn an_account_without_credit_is_not_a_rate_limit() {
         let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
-        assert!(matches!(by_status(429, None, body, "m"), LlmError::Unpaid { status: 429, .. }));
+        assert!(matches!(by_status(429, None, body, "m"), LlmError::Unpaid { status: Status::Http(429), .. }));
         let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
         assert!(matches!(by_status(429, None, body, "m"), LlmError::RateLimited { .. }));
     }
@@ -615,7 +634,10 @@ mod tests {
             (429, "insufficient_quota", "You exceeded your current quota"),
         ] {
             let error = by_status(status, None, &said(kind, message), "m");
-            assert!(matches!(error, LlmError::Unpaid { status: its, .. } if its == status), "{message}: {error}");
+            assert!(
+                matches!(error, LlmError::Unpaid { status: its, .. } if its == Status::Http(status)),
+                "{message}: {error}"
+            );
         }
         // Words of a limit per minute, and a page.
         let other =

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::error::LlmError;
+use crate::error::{LlmError, Status};
 use crate::http::lenient;
 use crate::http::reject::reported;
 use crate::session::KnownPrefix;
@@ -41,7 +41,10 @@ pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&Kn
         {
             forgotten(known, message)
         }
-        (429, _) if code == "insufficient_quota" => LlmError::Unpaid { status, message },
+        // In words that the status alone was not read with; whether it came is not known here.
+        (429, _) if code == "insufficient_quota" && !matches!(error, LlmError::Unpaid { .. }) => {
+            LlmError::Unpaid { status: Status::Like(status), message }
+        }
         _ => error,
     }
 }
@@ -83,7 +86,7 @@ mod tests {
     }
 
     fn other() -> LlmError {
-        LlmError::InvalidRequest { status: 400, message: "as the status says".into() }
+        LlmError::InvalidRequest { status: Status::Http(400), message: "as the status says".into() }
     }
 
     #[test]

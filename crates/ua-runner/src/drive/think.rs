@@ -8,7 +8,8 @@ use std::time::Duration;
 use ua_core::{Audience, Env, Sha256, Usage, chain};
 use ua_ledger::{Tries, again};
 use ua_llm::{
-    Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, ResultImages, images_of_results, tell_tool_uses_apart,
+    Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, ResultImages, Status, images_of_results,
+    tell_tool_uses_apart,
 };
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore};
 
@@ -357,7 +358,7 @@ fn weigh_the_most(images: &[ResultImages], error: &LlmError, tokens: u64) -> boo
     let bytes: u64 = images.iter().map(|images| images.bytes).sum();
     let counted: u64 = images.iter().map(|images| images.tokens).sum();
     let others = tokens.saturating_sub(counted);
-    let is_for_bytes = matches!(error, LlmError::TooLong { status: 413, .. });
+    let is_for_bytes = matches!(error, LlmError::TooLong { status: Status::Http(413), .. });
     !images.is_empty() && if is_for_bytes { bytes > others.saturating_mul(BYTES_PER_TOKEN) } else { counted > others }
 }
 
@@ -375,7 +376,6 @@ fn failure(error: &LlmError, (provider, audience): (&str, Audience), heard: Opti
             (true, false, None) => RequestEnd::Baseline,
         },
         may_retry: error.may_retry(),
-        had_begun: error.had_begun(),
         is_too_long: matches!(error, LlmError::TooLong { .. }),
         may_be_too_long: false,
         without_images: false,
@@ -396,6 +396,8 @@ fn failure(error: &LlmError, (provider, audience): (&str, Audience), heard: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Limits;
+    use crate::machine::{Command, RunMachine, Start};
 
     /// With whatever status a provider says that a key is no good or its account cannot pay, a person can mend it and nobody else.
     #[test]
@@ -404,18 +406,111 @@ mod tests {
         let correction = |error: &LlmError| failure(error, ("openai", Audience::Terminal), None, &env).correction;
         for status in [400, 401, 402, 403, 429] {
             let message = || "no".to_owned();
-            let refused = LlmError::Unauthorized { status, message: message() };
+            let refused = LlmError::Unauthorized { status: Status::Http(status), message: message() };
             assert_eq!(correction(&refused), Some(Correction::Credentials), "HTTP {status}");
-            let unpaid = LlmError::Unpaid { status, message: message() };
+            let unpaid = LlmError::Unpaid { status: Status::Http(status), message: message() };
             assert_eq!(correction(&unpaid), Some(Correction::Account), "HTTP {status}");
         }
-        assert_eq!(correction(&LlmError::InvalidRequest { status: 400, message: "no".to_owned() }), None);
+        assert_eq!(correction(&LlmError::InvalidRequest { status: Status::Http(400), message: "no".to_owned() }), None);
+    }
+
+    /// Every kind of failure, and those that are told apart by their status.
+    fn failures() -> Vec<LlmError> {
+        let (message, status) = (|| "no".to_owned(), Status::Http(400));
+        let why = message;
+        let retry_after = None;
+        let mut failures = vec![
+            LlmError::Setup { why: why() },
+            LlmError::Unauthorized { status, message: message() },
+            LlmError::Unpaid { status, message: message() },
+            LlmError::InvalidRequest { status, message: message() },
+            LlmError::BadTool { status, tool: "t".to_owned(), message: message() },
+            LlmError::NotFound { model: "m".to_owned(), message: message() },
+            LlmError::NoEndpoint { status, message: message() },
+            LlmError::SessionForgotten { response_id: "r".to_owned(), message: message() },
+            LlmError::RateLimited { retry_after, until_reset: None, message: message() },
+            LlmError::Overloaded { retry_after, message: message() },
+            LlmError::Server { status: None, retry_after, message: message() },
+            LlmError::NotRecorded { why: why() },
+            LlmError::Unreachable { host: "h".to_owned(), why: why() },
+            LlmError::Timeout { idle: Duration::from_mins(5) },
+            LlmError::Endless { after: Duration::from_mins(5) },
+            LlmError::Unanswered { source: "cut".into() },
+            LlmError::Cut { text_bytes: 7, source: None },
+            LlmError::Garbled { why: why() },
+            LlmError::NotAReply { what: why(), is_foreign: false },
+            LlmError::NotAReply { what: why(), is_foreign: true },
+            LlmError::TooLong { status, message: message() },
+            LlmError::Hopeless { status: 500, message: message() },
+            LlmError::Protocol { why: why() },
+        ];
+        for failure in &failures {
+            // A kind that is added does not compile until it is here, and above.
+            match failure {
+                LlmError::Setup { .. }
+                | LlmError::Unauthorized { .. }
+                | LlmError::Unpaid { .. }
+                | LlmError::InvalidRequest { .. }
+                | LlmError::BadTool { .. }
+                | LlmError::NotFound { .. }
+                | LlmError::NoEndpoint { .. }
+                | LlmError::SessionForgotten { .. }
+                | LlmError::RateLimited { .. }
+                | LlmError::Overloaded { .. }
+                | LlmError::Server { .. }
+                | LlmError::NotRecorded { .. }
+                | LlmError::Unreachable { .. }
+                | LlmError::Timeout { .. }
+                | LlmError::Endless { .. }
+                | LlmError::Unanswered { .. }
+                | LlmError::Cut { .. }
+                | LlmError::Garbled { .. }
+                | LlmError::NotAReply { .. }
+                | LlmError::TooLong { .. }
+                | LlmError::Hopeless { .. }
+                | LlmError::Protocol { .. } => {}
+            }
+        }
+        for status in [408, 409, 424, 500, 501, 502, 504, 520] {
+            for status in [Status::Http(status), Status::Like(status)] {
+                failures.push(LlmError::Server { status: Some(status), retry_after, message: message() });
+            }
+        }
+        failures
+    }
+
+    /// Over every kind of failure, of a reply that had begun, perhaps without a count, and of one that had not: what is charged is said to be, and is
+    /// made rarely when it was five times, and so is nothing else.
+    #[test]
+    fn whatever_is_charged_is_said_to_be_and_is_made_rarely() {
+        let env = Env::simulated(1);
+        let estimate = Estimate { input_tokens: 100, output_tokens: 50, price: None };
+        let counted = Usage { input_tokens: 9, output_tokens: 2, ..Usage::default() };
+        let (mut rarely, mut often) = (0, 0);
+        for error in failures() {
+            for heard in [None, Some(Usage::default()), Some(counted)] {
+                let failure = failure(&error, ("anthropic", Audience::Terminal), heard, &env);
+                let is_charged = estimate.charge(failure.end).usage != Usage::default();
+                let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+                for attempt in 1..=6 {
+                    machine.apply(Event::Reserved(estimate)).unwrap();
+                    machine.apply(Event::Thought(Err(failure.clone()))).unwrap();
+                    let Command::Wait { wait, may_be_billed, .. } = machine.command() else { break };
+                    assert_eq!(may_be_billed, is_charged, "{error:?}, heard {heard:?}");
+                    let is_rare = wait >= Duration::from_mins(1);
+                    assert_eq!(is_rare, is_charged && attempt >= 5, "{error:?}, heard {heard:?}, {attempt}: {wait:?}");
+                    *(if is_rare { &mut rarely } else { &mut often }) += 1;
+                    machine.apply(Event::Waited).unwrap();
+                }
+            }
+        }
+        assert!(rarely > 50 && often > 100, "{rarely} rarely, {often} often");
     }
 
     /// Sizes of images × what else there is × what the request was refused for.
     #[test]
     fn what_takes_up_the_most_goes_first() {
-        let too_long = |status| LlmError::TooLong { status, message: String::new() };
+        let too_long = |status| LlmError::TooLong { status: Status::Http(status), message: String::new() };
         for count in 0..5 {
             for bytes in [100, 100_000] {
                 for others in [0, 1_000, 10_000, 200_000] {

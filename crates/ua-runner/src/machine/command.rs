@@ -31,7 +31,7 @@ pub enum Command {
         wait: Duration,
         /// How long may be waited after that.
         left: Duration,
-        /// Whether such requests may be billed.
+        /// Whether some of the requests that failed were charged, so that the next one may be billed as well.
         may_be_billed: bool,
     },
     /// Record the reply and every call it asks for, in one write.

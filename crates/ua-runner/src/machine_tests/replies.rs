@@ -59,7 +59,7 @@ fn what_is_no_api_is_not_waited_for_where_no_reply_ever_came() {
 #[test]
 fn what_breaks_off_is_waited_out_and_said_to_be_billed() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-    let cut = ThinkFailure { had_begun: true, ..failure(true, true) };
+    let cut = failure(true, true);
     let mut passed = Duration::ZERO;
     let mut requests = 0;
     loop {
@@ -139,7 +139,10 @@ fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
     };
     let unknown = ua_llm::LlmError::NotFound { model: "gpt-0".to_owned(), message: "no such model".to_owned() };
     assert_eq!(stops(unknown), Some(RunStop::UnknownModel));
-    let forbidden = || ua_llm::LlmError::InvalidRequest { status: 400, message: "provider knows no model".to_owned() };
+    let forbidden = || ua_llm::LlmError::InvalidRequest {
+        status: ua_llm::Status::Http(400),
+        message: "provider knows no model".to_owned(),
+    };
     assert_eq!(stops(forbidden()), Some(RunStop::ProviderRefused));
     // A cassette has the same answers next time.
     let unrecorded = ua_llm::LlmError::NotRecorded { why: "no".to_owned() };
@@ -152,11 +155,11 @@ fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
 fn a_question_about_credentials_names_no_answer() {
     for (error, asked) in [
         (
-            ua_llm::LlmError::Unauthorized { status: 401, message: "invalid key".to_owned() },
+            ua_llm::LlmError::Unauthorized { status: ua_llm::Status::Http(401), message: "invalid key".to_owned() },
             "The model provider refused the credentials (HTTP 401): invalid key. Correct them before you answer.",
         ),
         (
-            ua_llm::LlmError::Unpaid { status: 400, message: "no credit".to_owned() },
+            ua_llm::LlmError::Unpaid { status: ua_llm::Status::Http(400), message: "no credit".to_owned() },
             "The model provider's account cannot pay for the request (HTTP 400): no credit. Add credit there, or raise its limit, before you \
              answer.",
         ),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{Block, Message, ModelTurn, Origin, Role, RunId, StopReason, ToolUse, Usage, iteration_begins_after};
-use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history, estimate_input_tokens};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, Status, StreamObserver, check_history, estimate_input_tokens};
 
 use super::chance::Chance;
 use super::job::{ASKED_AGAIN, Intent, Intents, Kind, PROMISE, tag_of};
@@ -274,7 +274,11 @@ impl LlmProvider for AskedBy {
                 return Err(LlmError::Overloaded { retry_after: wait, message: "too much to do".into() });
             }
             ModelOutcome::ServerError => {
-                return Err(LlmError::Server { status: Some(500), retry_after: None, message: "it broke".into() });
+                return Err(LlmError::Server {
+                    status: Some(Status::Http(500)),
+                    retry_after: None,
+                    message: "it broke".into(),
+                });
             }
             ModelOutcome::Silent => {
                 return Err(LlmError::Timeout { idle: Duration::from_mins(1) });

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use ua_core::{Block, Env, FailureClass, Message, Origin, Role, StopReason};
-use ua_llm::{AnthropicProvider, LlmError, LlmProvider as _, ScriptedProvider, Silent};
+use ua_llm::{AnthropicProvider, LlmError, LlmProvider as _, ScriptedProvider, Silent, Status};
 use ua_testkit::{Fault, FaultKind};
 
 /// The history after the first turn of the rich script.
@@ -181,7 +181,7 @@ async fn a_wrong_key_is_refused_with_a_hint_and_without_showing_it() {
     let client = AnthropicProvider::new(config, Env::simulated(1)).unwrap();
     let error = client.complete(&request(prompt()), &Silent).await.unwrap_err();
     assert!(
-        matches!(&error, LlmError::Unauthorized { status: 401, message } if message.starts_with("invalid x-api-key"))
+        matches!(&error, LlmError::Unauthorized { status: Status::Http(401), message } if message.starts_with("invalid x-api-key"))
     );
     assert!(error.hint("anthropic").unwrap().contains("ANTHROPIC_API_KEY"));
     assert!(!format!("{error} {error:?} {client:?}").contains("sk-ant-wrong"));
@@ -196,7 +196,8 @@ async fn an_invalid_history_is_refused_by_both_providers() {
     let mut history = answered(first.into_message());
     history.pop();
     let refused = |error: LlmError| {
-        let LlmError::InvalidRequest { status: 400, message } = error else { panic!("{error:?}") };
+        let LlmError::InvalidRequest { status, message } = error else { panic!("{error:?}") };
+        assert_eq!(status.number(), 400, "{message}");
         message
     };
     let by_wire = refused(http.complete(&request(history.clone()), &Silent).await.unwrap_err());
@@ -297,7 +298,7 @@ async fn a_connection_that_closes_without_an_answer_may_have_been_billed() {
     for response in ["", "HTTP/1.1 20"] {
         let error = canned_error(response.to_owned()).await;
         assert!(matches!(error, LlmError::Unanswered { .. }), "{response:?}: {error:?}");
-        assert!(error.left_us() && error.had_begun() && !error.was_refused(), "{response:?}: {error:?}");
+        assert!(error.left_us() && error.may_retry() && !error.was_refused(), "{response:?}: {error:?}");
     }
 }
 
@@ -492,7 +493,7 @@ async fn a_redirect_is_not_followed_and_a_page_is_no_reply() {
         |status: &str| format!("HTTP/1.1 {status}\r\nlocation: http://127.0.0.1:9/steal\r\ncontent-length: 0\r\n\r\n");
     // One that is for good means that the address is wrong.
     let error = canned_error(redirected("308 Permanent Redirect")).await;
-    assert!(matches!(&error, LlmError::NoEndpoint { status: 308, .. }), "{error:?}");
+    assert!(matches!(&error, LlmError::NoEndpoint { status: Status::Http(308), .. }), "{error:?}");
     for status in
         ["300 Multiple", "301 Moved Permanently", "304 Same", "308 Permanent Redirect", "601 What", "999 Denied"]
     {

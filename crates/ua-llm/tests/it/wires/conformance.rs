@@ -2,6 +2,7 @@
 //!
 //! The servers are `ua-testkit`'s, which read requests as strictly as the real ones do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use ua_core::{Block, Env, FailureClass, Message, ModelTurn, Origin, Role, StopReason, Usage};
 use ua_llm::{
     AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, OpenAiConfig, OpenAiProvider,
-    ScriptedProvider, Silent,
+    ScriptedProvider, Silent, Status,
 };
 use ua_testkit::{Fault, FaultKind, ModelServer};
 
@@ -270,6 +271,42 @@ async fn an_error_in_the_stream_is_an_error_and_may_pass() {
     }
 }
 
+/// Over what providers call their errors, by words and by numbers: what came inside a stream came with HTTP 200, and no other status is said to have come.
+#[tokio::test]
+async fn an_error_in_the_stream_is_said_to_have_no_status() {
+    const KINDS: [&str; 16] = [
+        "authentication_error",
+        "invalid_api_key",
+        "permission_error",
+        "billing_error",
+        "insufficient_quota",
+        "not_found_error",
+        "model_not_found",
+        "invalid_request_error",
+        "invalid_image",
+        "request_too_large",
+        "context_length_exceeded",
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "overloaded_error",
+        "server_error",
+        "of some other kind",
+    ];
+    let numbers = [400, 401, 402, 403, 404, 408, 409, 413, 418, 422, 429, 500, 502, 503, 529];
+    let kinds: Vec<String> =
+        KINDS.iter().map(ToString::to_string).chain(numbers.map(|number| number.to_string())).collect();
+    for wire in WIRES {
+        let mut found = BTreeSet::new();
+        for error_type in &kinds {
+            let error = fail(wire, FaultKind::ErrorMidStream { error_type: error_type.clone() }).await;
+            let said = error.to_string();
+            assert!(!said.contains("HTTP") && said.contains("told to say so"), "{} {error_type}: {said}", wire.name);
+            found.insert(format!("{:?}", std::mem::discriminant(&error)));
+        }
+        assert!(found.len() > 5, "{}: {found:?}", wire.name);
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_read_is_asked_for_again_and_what_never_ends_is_not() {
     for wire in WIRES {
@@ -346,7 +383,11 @@ async fn a_history_in_which_a_call_has_no_result_or_two_is_refused() {
         let note = Message::user(Origin::Guidance, "go on");
         for wrong in [vec![note.clone()], vec![one], vec![twice], vec![results(&first, "ok", false), stray]] {
             let error = ask(&provider, after(&first, wrong)).await.unwrap_err();
-            assert!(matches!(error, LlmError::InvalidRequest { status: 400, .. }), "{}: {error:?}", wire.name);
+            assert!(
+                matches!(error, LlmError::InvalidRequest { status: Status::Http(400), .. }),
+                "{}: {error:?}",
+                wire.name
+            );
         }
         assert!(ask(&provider, after(&first, [results(&first, "soup", false), note])).await.is_ok(), "{}", wire.name);
     }
@@ -369,7 +410,7 @@ async fn a_wrong_key_is_refused_and_shown_nowhere() {
         };
         let server = ModelServer::start(config).await.unwrap();
         let error = ask(&wire.at(&server), prompt()).await.unwrap_err();
-        assert!(matches!(error, LlmError::Unauthorized { status: 401, .. }), "{}: {error:?}", wire.name);
+        assert!(matches!(error, LlmError::Unauthorized { status: Status::Http(401), .. }), "{}: {error:?}", wire.name);
         assert!(!format!("{error} {error:?}").contains(KEY));
     }
 }

@@ -91,6 +91,8 @@ async fn an_error_is_the_same_wherever_and_however_it_is_written() {
                     assert_eq!(name_of(&error), expected, "{what}: {error}");
                     let said = error.to_string();
                     assert!(said.contains(message), "{what}: {said}");
+                    // No status is said to have come but the one that did.
+                    assert!(place == "a status" || !said.contains("HTTP"), "{what}: {said}");
                     // The name of a model that is not there is the one that was asked for.
                     assert!(expected != "NotFound" || said.contains("the model \"claude-x\""), "{what}: {said}");
                 }

@@ -7,7 +7,7 @@ use ua_core::{Block, Env, Message, ModelTurn, Origin, Role, StopReason, ToolUse}
 use ua_http::Versions;
 use ua_llm::{
     KeptReply, KnownPrefix, LlmError, LlmProvider as _, ModelRequest, OpenAiConfig, OpenAiProvider, ScriptedProvider,
-    Silent, ToolOffer,
+    Silent, Status, ToolOffer,
 };
 use ua_testkit::{Fault, FaultKind, ModelServer};
 
@@ -86,7 +86,7 @@ async fn thoughts_go_back_as_they_came_and_nothing_is_kept_unless_asked_for() {
         value["encrypted_content"] = json!(text);
     }
     let refused = http.complete(&thinking(answered(changed)), &Silent).await.unwrap_err();
-    assert!(matches!(&refused, LlmError::InvalidRequest { status: 400, .. }), "{refused}");
+    assert!(matches!(&refused, LlmError::InvalidRequest { status: Status::Http(400), .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_wrong_key_is_refused_without_showing_it() {
     };
     let client = OpenAiProvider::new(config, Env::simulated(1)).unwrap();
     let error = client.complete(&thinking(prompt()), &Silent).await.unwrap_err();
-    assert!(matches!(&error, LlmError::Unauthorized { status: 401, .. }));
+    assert!(matches!(&error, LlmError::Unauthorized { status: Status::Http(401), .. }));
     assert!(!format!("{error} {error:?} {client:?}").contains("sk-wrong"));
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ua_core::{CallStatus, Clock, ModelTurn, RunStatus, SimClock, Sleep, Timestamp};
 use ua_dispatch::StopSignal;
-use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, Status, StreamObserver};
 use ua_store::{Choice, QuestionRecord, QuestionStatus};
 use ua_testkit::{ClockOutcome, CrashAt, Crossing, ModelOutcome, PersonOutcome, Plan, ProcessOutcome, StoreOutcome};
 
@@ -202,7 +202,7 @@ impl LlmProvider for FailsOnce {
             }
             ModelOutcome::Overloaded => LlmError::Overloaded { retry_after, message: "too much to do".into() },
             ModelOutcome::ServerError => {
-                LlmError::Server { status: Some(500), retry_after: None, message: "it broke".into() }
+                LlmError::Server { status: Some(Status::Http(500)), retry_after: None, message: "it broke".into() }
             }
             ModelOutcome::Silent => LlmError::Timeout { idle: Duration::from_mins(1) },
             ModelOutcome::CutLate => {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use ua_core::{Env, ModelTurn, RunStatus};
 use ua_llm::{
-    LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history, estimate_input_tokens,
+    LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, Status, StreamObserver, check_history,
+    estimate_input_tokens,
 };
 use ua_testkit::{CrashAt, Honours, World, foreign_tool, own_tool};
 
@@ -51,7 +52,7 @@ impl LlmProvider for Small {
         observer.sent();
         if estimate_input_tokens(request) > CONTEXT {
             self.refused.fetch_add(1, Ordering::SeqCst);
-            return Err(LlmError::TooLong { status: 400, message: "prompt is too long".into() });
+            return Err(LlmError::TooLong { status: Status::Http(400), message: "prompt is too long".into() });
         }
         self.inner.complete(request, observer).await
     }

@@ -10,7 +10,8 @@ use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Env, ModelTurn, RunId, StopReason, ToolAnnotations, ToolName, ToolNamespace, ToolSpec, Usage};
 use ua_dispatch::{LocalCall, LocalFailure, LocalTools, StopSignal};
 use ua_llm::{
-    Ending, LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, estimate_input_tokens,
+    Ending, LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, Status, StreamObserver,
+    estimate_input_tokens,
 };
 use ua_runner::{Agent, GranularStep, RunEvent, StepError, StepHost, StepOutcome};
 use ua_store::{Choice, MemStore, NewAnswer, QuestionRecord, RunRecords, RunStore as _};
@@ -90,11 +91,11 @@ impl LlmProvider for Counted {
             let asked = request.max_output_tokens;
             let message =
                 format!("max_tokens is too large: {asked}. This model supports at most {longest} completion tokens");
-            return Err(LlmError::InvalidRequest { status: 400, message });
+            return Err(LlmError::InvalidRequest { status: Status::Http(400), message });
         }
         let refused = self.refuses_schemas.lock().unwrap().filter(|_| request.output_schema.is_some());
         if let Some(message) = refused {
-            return Err(LlmError::InvalidRequest { status: 400, message: message.to_owned() });
+            return Err(LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() });
         }
         let context = self.context.load(Ordering::SeqCst);
         let refuses_all_after = self.refuses_all_after.load(Ordering::SeqCst);
@@ -102,7 +103,9 @@ impl LlmProvider for Counted {
         if is_too_long || (refuses_all_after > 0 && number > refuses_all_after) {
             let overflow = *self.overflow.lock().unwrap();
             let message = match overflow {
-                Overflow::Said => return Err(LlmError::TooLong { status: 400, message: "prompt is too long".into() }),
+                Overflow::Said => {
+                    return Err(LlmError::TooLong { status: Status::Http(400), message: "prompt is too long".into() });
+                }
                 Overflow::Unsaid(message) => message.to_owned(),
                 Overflow::FullContext | Overflow::NoRoom => {
                     let context_is_full = overflow == Overflow::FullContext;
@@ -117,7 +120,7 @@ impl LlmProvider for Counted {
                     });
                 }
             };
-            return Err(LlmError::InvalidRequest { status: 400, message });
+            return Err(LlmError::InvalidRequest { status: Status::Http(400), message });
         }
         let mut reply = self.inner.complete(request, observer).await?;
         if self.uncounted.load(Ordering::SeqCst) {
