@@ -260,6 +260,7 @@ async fn words_are_judged_wherever_a_run_begins_and_whenever_its_tools_are_there
                 missing: AtomicU32::new(0),
                 unlisted: unlisted.into(),
                 error: not_reached(),
+                then: None,
             };
             shop.step.agent.tools = Arc::new(away);
             let step = GranularStep { constraints: wrong.clone(), ..shop.step.clone() };
