@@ -329,7 +329,7 @@ fn an_answer_without_room_is_not_given_up_for_one_ctrl_c() {
         assert!(told.contains("Press Ctrl-C again to exit at once and lose that answer"), "{told}");
         assert!(!told.contains("for post_comment (sent"), "it has answered: {told}");
         let lost = [
-            "the answer of post_comment (call ",
+            "the answer of post_comment (call_",
             "is stored nowhere, and ends with this process; it said: ",
             "--happened",
         ];

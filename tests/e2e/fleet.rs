@@ -144,7 +144,8 @@ fn a_job_is_not_queued_under_the_key_of_another_one_and_is_told_so() {
         let job = comment_job(env);
         let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "other"}}]});
         let other = env.named_job("other", &json!({"tools": {"builtin": false}}), &json!([post, {"text": "Posted."}]));
-        for key in ["", " ", "\t"] {
+        env.run(&["submit", &job, "--job-key", ""]).code(2).says(&["--job-key"]);
+        for key in [" ", "\t"] {
             env.run(&["submit", &job, "--job-key", key]).refused(2, &["--job-key", "`job_key` is empty"]);
         }
         env.run(&["submit", &job, "--database-url", ""]).code(2).says(&["--database-url"]);

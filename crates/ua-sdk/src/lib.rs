@@ -65,6 +65,7 @@
 
 #[cfg(feature = "toolserver")]
 mod builtin;
+mod deep;
 mod env;
 mod error;
 mod joined;

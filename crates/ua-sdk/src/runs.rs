@@ -19,6 +19,7 @@ use ua_store::{
     RequestRecord, RunQuery, RunRecord, RunStore as _, Store, StoreError, Turns, Walk, change_budget,
 };
 
+use crate::deep::Deep;
 use crate::error::Error;
 use crate::step::Step;
 use crate::stream::{Events, RunStream};
@@ -390,7 +391,7 @@ impl Runs {
     /// ```
     pub async fn run_within(&self, call: &Call, step: &Step) -> Result<Value, Failure> {
         let id = call.key();
-        match self.run(step, id).await {
+        match Deep::new(self.run(step, id)).await {
             Ok(Outcome::Complete { final_output, .. }) => Ok(final_output),
             Ok(
                 other @ (Outcome::Waiting { .. }

@@ -37,9 +37,7 @@ pub(crate) fn print(
     let around = AroundRun { is_driven: true, is_answered: !has(QuestionStatus::Open), ..AroundRun::default() };
     let next = match taken_by {
         // Whoever reads this sent no signal, and has nothing to do.
-        Some(process) => {
-            ("Taken over by", format!("process {process}, which continues the run (`ua resume --take-over`)"))
-        }
+        Some(process) => ("Taken over by", format!("process {process}, which continues the run")),
         None => (NextStep::of(run).label(), next_command.to_owned()),
     };
     write_out(text((next.0, &next.1), records, &Standing::of(run.status, run.stop_reason, around), asked))

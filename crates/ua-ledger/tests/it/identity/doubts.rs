@@ -205,7 +205,12 @@ async fn a_question_about_a_near_duplicate_says_how_that_one_stands() {
     // Whoever reads it is told what happened meanwhile, and whoever answers the one before is not heard about that.
     let Admission::Held(anew) = child.admit(&id, &OTHER_WORDS).await else { panic!("not held") };
     assert_ne!(anew.question_id, asked.question_id);
-    assert!(asked.text.contains("running") && anew.text.contains("succeeded"), "{}\n{}", asked.text, anew.text);
+    assert!(
+        asked.text.contains("its process ended") && anew.text.contains("succeeded"),
+        "{}\n{}",
+        asked.text,
+        anew.text
+    );
     assert_eq!(open(&child).await, 1);
     let Admission::Held(still) = child.admit(&id, &OTHER_WORDS).await else { panic!("not held") };
     assert_eq!(still.question_id, anew.question_id);

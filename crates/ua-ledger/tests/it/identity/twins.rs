@@ -101,7 +101,9 @@ async fn what_was_lost_counts_towards_what_a_job_allows() {
                         );
                         let why = call.error_detail.unwrap();
                         assert!(why.contains(&format!("email.send {max}×")), "{what}: {why}");
-                        assert_eq!(why.contains("(1 call)"), counts, "{what}: {why}");
+                        // One that may be this very call is none besides it.
+                        let may_be_this_one = scope.is_none() && !did_nothing;
+                        assert!(may_be_this_one || why.contains("(1 call)") == counts, "{what}: {why}");
                     }
                     *(if counts { &mut counted } else { &mut free }) += 1;
                 }
