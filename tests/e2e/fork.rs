@@ -284,7 +284,7 @@ fn the_same_call_is_asked_about_where_its_server_was_renamed() {
         let what = format!("{is_forum_there} {variables}: {}", output.shown());
         assert_eq!(env.comments().len(), if asked { 1 } else { 2 }, "{what}");
         if asked {
-            output.code(75).shows(&["May `post_comment` run?", "`mcp__forum__post_comment`", "the same arguments"]);
+            output.code(75).shows(&["post_comment` run?", "`mcp__forum__post_comment`", "the same arguments"]);
             // Whoever knows that it is the same says so.
             env.run(&["answer", &question(&env), "happened"]).code(0);
             env.run(&["resume", "f"]).code(0);
