@@ -157,9 +157,7 @@ fn the_same_upload_with_the_same_arguments_by_another_server_is_a_near_duplicate
     let turns = json!([
         report("tides"), tool("mcp__ua__upload", &upload), tool("mcp__store__upload", &upload), {"text": "Stored."},
     ]);
-    run(&env, &json!({"policies": ["store.toml"]}), &turns)
-        .code(75)
-        .shows(&["May `upload` run?", "the same arguments"]);
+    run(&env, &json!({"policies": ["store.toml"]}), &turns).code(75).shows(&["upload` run?", "the same arguments"]);
     assert_eq!((env.objects().len(), env.calls()[2].as_str()), (1, "upload prepared"));
 }
 

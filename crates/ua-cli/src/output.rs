@@ -283,8 +283,12 @@ pub(crate) fn print_help(help: &clap::Error) -> io::Result<()> {
 /// That what was asked for did not arrive where it was to be read.
 pub(crate) fn cannot_write(error: &io::Error) -> HostError {
     let did = DID.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let hint = match did {
+        Some(_) => "that was carried out, and is done once more when the command is given again",
+        None => "give the command again where its output can be written",
+    };
     let did = did.map_or_else(String::new, |did| format!("; all the same, {did}"));
-    HostError::storage(format!("cannot write to standard output: {error}{did}"))
+    HostError::storage(format!("cannot write to standard output: {error}{did}")).hint(hint)
 }
 
 /// What this command has done that is about to be written.

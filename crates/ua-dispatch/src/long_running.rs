@@ -120,13 +120,11 @@ impl Dispatcher {
         match went {
             Outcome::Continues(next) => {
                 self.ledger.keep(&permit, (*next).clone()).await?;
-                match next.awaits {
-                    Some(awaited) => Ok(self.waits_with(awaited).await),
-                    None => {
-                        let why = "its tool continues in a way that nobody can follow".to_owned();
-                        Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }))
-                    }
+                if let Some(awaited) = next.awaits {
+                    return Ok(self.waits_with(awaited).await);
                 }
+                let why = "its tool continues in a way that nobody can follow".to_owned();
+                Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }))
             }
             outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_)) => {
                 Ok(LongCallOutcome::Ended(Box::new(permit), outcome))

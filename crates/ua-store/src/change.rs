@@ -435,7 +435,6 @@ impl Batch {
 
 /// What became of one change.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "handed to whoever wrote; nothing keeps many of them")]
 pub enum Done {
     /// Nothing to tell.
     Nothing,
