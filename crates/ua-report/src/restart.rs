@@ -132,7 +132,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         (Some(QueueState::Parked), Standing::Answered) | (Some(QueueState::Ready | QueueState::Claimed), _) => {
             Some("It is in the queue: a worker resumes it by itself, and `ua queue list` shows what it waits for.")
         }
-        (Some(QueueState::Parked), _) | (None, _) => None,
+        (Some(QueueState::Parked) | None, _) => None,
     };
     if let Some(words) = left_to_a_worker {
         page.block(&format!("{words} Without a worker: `{command}`."));
