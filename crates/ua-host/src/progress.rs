@@ -527,7 +527,6 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             event["task"] = json!(task);
             event
         }
-        RunEvent::Call(CallProgress::Answered { .. }) => return None,
         RunEvent::Call(CallProgress::Progress { call_id, text }) => {
             json!({"event": "call_progress", "tool_call_id": call_id, "text": text})
         }
@@ -540,7 +539,10 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         }
         RunEvent::Committed { turn } => json!({"event": "turn_committed", "turn": turn}),
         RunEvent::Guided { text } => json!({"event": "guided", "text": text}),
-        RunEvent::ToolsListed { .. } | RunEvent::ToolsOffered { .. } | RunEvent::Text { .. } => return None,
+        RunEvent::ToolsListed { .. }
+        | RunEvent::ToolsOffered { .. }
+        | RunEvent::Text { .. }
+        | RunEvent::Call(CallProgress::Answered { .. }) => return None,
     })
 }
 
