@@ -194,7 +194,7 @@ impl UnderWay {
                 format!("ended at once; whether {in_doubt} happened is unknown: a resume finds out, or asks you")
             }
         };
-        let lost: String = lost.iter().map(|lost| format!("\n{lost}")).collect();
+        let lost = lost.iter().fold(String::new(), |told, lost| told + "\n" + lost);
         format!("{doubt}{lost}\nresume with: {}", self.next_command)
     }
 

@@ -75,12 +75,11 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
         }
         _ => None,
     };
-    let then = match applied {
-        Some(_) => questions::after_answer(host.home(), &store, &run.run_id).await?,
-        None => {
-            let next = ua_host::restart::how_to_resume(&store, &run.run_id).await?;
-            unchanged((&run, &next), &call, &asked, question.as_ref(), args.apply)
-        }
+    let then = if applied.is_some() {
+        questions::after_answer(host.home(), &store, &run.run_id).await?
+    } else {
+        let next = ua_host::restart::how_to_resume(&store, &run.run_id).await?;
+        unchanged((&run, &next), &call, &asked, question.as_ref(), args.apply)
     };
     ua_host::home::close(store);
     if args.json {
