@@ -247,6 +247,7 @@ async fn a_kill_within_a_call_costs_neither_an_effect_nor_a_question() {
         let _killed = killed(runs.run(&step, "outer"), polls).await;
         let outcome = runs.run(&step, "outer").await.unwrap();
         assert!(matches!(outcome, Outcome::Complete { .. }), "{polls}: {outcome:?}");
-        assert_eq!((keys.lock().unwrap().len(), runs.list(9).await.unwrap().len()), (1, 2), "{polls}");
+        let listed = runs.list(9).await.unwrap().len();
+        assert_eq!((keys.lock().unwrap().len(), listed), (1, 2), "{polls}");
     }
 }
