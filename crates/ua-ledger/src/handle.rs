@@ -373,7 +373,7 @@ pub fn check_elicited(question: &QuestionRecord, text: Option<&str>) -> Result<(
         return Err(format!("the form has no field `{unknown}`; {meant}"));
     }
     if holds_mark(&Value::Object(filled.clone())) {
-        return Err("`[secret …]` stands in the form for a value that is not kept, and is none that the tool knows: leave such a \
+        return Err("`[secret …]` is shown in the form for a value that is not kept, and is none that the tool knows: leave such a \
                     field out, or decline"
             .to_owned());
     }
@@ -438,8 +438,8 @@ mod tests {
         };
         assert_eq!(check_elicited(&hidden(&[]), Some("{}")), Ok(()));
         for (required, text, expected) in [
-            (vec![], r#"{"size": "[secret K]"}"#, "stands in the form for a value"),
-            (vec![], r#"{"[secret K]": "x"}"#, "stands in the form for a value"),
+            (vec![], r#"{"size": "[secret K]"}"#, "is shown in the form for a value"),
+            (vec![], r#"{"[secret K]": "x"}"#, "is shown in the form for a value"),
             (vec!["size"], "{}", "`size` is required"),
         ] {
             let said = check_elicited(&hidden(&required), Some(text)).unwrap_err();
