@@ -167,6 +167,7 @@ mod tests {
     /// machine do not change much.
     #[cfg(target_os = "linux")]
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "what the kernel says of this thread is no file of anybody's")]
     fn four_times_as_long_a_page_costs_about_four_times_as_much() {
         fn spent() -> u64 {
             let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
