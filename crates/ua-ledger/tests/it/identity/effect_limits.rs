@@ -74,7 +74,7 @@ async fn nobody_is_asked_about_what_the_limit_refuses() {
                             let is_open = matches!(fate, Fate::Lost | Fate::UnderWay);
                             for is_of_child in [false, true].into_iter().filter(|is_of_child| *is_of_child || !is_open)
                             {
-                                let ask = Ask { needs_approval, on_conflict, ..ask.clone() };
+                                let ask = Ask { on_conflict, needs_approval, ..ask.clone() };
                                 let (parent, child) = lineage().await;
                                 let first = parent.sent(&FIRST, fate).await;
                                 let run = if is_of_child { child } else { parent };
@@ -191,7 +191,7 @@ async fn a_failed_call_is_not_asked_about_where_another_used_the_limit_up() {
                 let what = format!("{fate:?}, {is_used_up}, {is_asked_before}: {admission:?}");
                 match admission {
                     Admission::Settled(call) => {
-                        assert!(is_used_up && call.status == CallStatus::FailedDefinite, "{what}")
+                        assert!(is_used_up && call.status == CallStatus::FailedDefinite, "{what}");
                     }
                     Admission::Held(_) => assert!(!is_used_up && fate == Fate::Unauthorized, "{what}"),
                     Admission::Ready(_) => assert!(!is_used_up && fate == Fate::NotSent, "{what}"),
