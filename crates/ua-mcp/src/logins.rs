@@ -380,7 +380,8 @@ pub(crate) fn check_metadata(metadata: &AuthorizationMetadata) -> Result<(), Log
 
 /// A token as the header that it is sent in; `None` of one that no request can carry.
 pub(crate) fn bearer(token: &str) -> Option<HeaderValue> {
-    let token = Some(token).filter(|token| !token.trim().is_empty())?;
+    // The library takes other characters, which servers read in different ways; a token has none (RFC 6750, section 2.1).
+    let token = Some(token).filter(|token| !token.trim().is_empty() && token.is_ascii())?;
     let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
     value.set_sensitive(true);
     Some(value)
