@@ -17,7 +17,7 @@ pub fn line(text: &str, width: usize) -> String {
 /// As much of a quoted name is shown at its beginning and at its end where that leaves room for what is said about it.
 const NAME_ENDS: (usize, usize) = (24, 16);
 
-/// The same as [`line`], with long quoted names cut in their middle where the whole is too long: what is wrong with a file stands behind its name.
+/// The same as [`line()`], with long quoted names cut in their middle where the whole is too long: what is wrong with a file stands behind its name.
 pub fn line_with_names(text: &str, width: usize) -> String {
     let flat = plain(text).replace(['\n', '\t'], " ");
     if flat.chars().count() <= width {

@@ -84,7 +84,7 @@ pub enum Error {
         why: String,
     },
     /// The tools cannot be used: a server is lost while the run is under way ([`FailureClass::Transient`]), or a tool cannot keep what the step asks
-    /// of it. A server that cannot be reached when the run begins stops it instead ([`RunStop::ToolServer`](crate::RunStop::ToolServer)).
+    /// of it. A server that cannot be reached when the run begins stops it instead ([`RunStop::ToolServer`]).
     #[error("{why}")]
     Tools {
         /// What helps.
