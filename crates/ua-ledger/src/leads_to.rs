@@ -142,7 +142,6 @@ mod tests {
     }
 
     /// The texts of a list in the tests of another file, with the escapes of Rust read.
-    #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
     fn listed(file: &str, list: &str) -> Vec<String> {
         let start = file.find(list).unwrap() + list.len();
         let block = &file[start..start + file[start..].find("];").unwrap()];
