@@ -144,8 +144,8 @@ impl Output {
         self
     }
 
-    /// Checks a refusal: the exit code, one error and one hint on standard error that hold `words`, and nothing on
-    /// standard output.
+    /// Checks a refusal: the exit code, one error and one hint on standard error that hold `words`, as lines or with
+    /// `--json` as an object, and nothing on standard output.
     ///
     /// # Panics
     ///
@@ -154,7 +154,14 @@ impl Output {
     pub fn refused(self, code: i32, words: &[&str]) -> Self {
         let output = self.code(code);
         let starts = |start: &str| output.stderr.lines().filter(|line| line.starts_with(start)).count();
-        assert_eq!((starts("error: "), starts("hint: ")), (1, 1), "one error and one hint: {}", output.shown());
+        let objects = output.stderr.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let (errors, hints) = objects
+            .map(|line| line["error"].clone())
+            .filter(|error| error["code"] == code)
+            .fold((starts("error: "), starts("hint: ")), |(errors, hints), error| {
+                (errors + 1, hints + usize::from(error["hint"].is_string()))
+            });
+        assert_eq!((errors, hints), (1, 1), "one error and one hint: {}", output.shown());
         assert_eq!(output.stdout, "", "{}", output.shown());
         output.says(words)
     }
