@@ -113,12 +113,13 @@ impl Broker {
                 return None;
             }
             // What a read brought is written with what comes next: it is made again for whoever asks again.
-            let is_last = !has_effect;
-            let handed = Handed { planned: std::mem::take(&mut planned), is_last, reads_wait: is_last, time: None };
+            let waits = !has_effect;
+            let handed =
+                Handed { planned: std::mem::take(&mut planned), answer_waits: waits, reads_wait: waits, time: None };
             let ids = std::slice::from_ref(&call.call_id);
             let dispatch = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop));
             let (dispatched, own) = live.in_turn(dispatch, own, has_effect).await;
-            if is_last {
+            if waits {
                 session.soon();
             }
             let why = match dispatched.map(|mut all| all.pop()) {

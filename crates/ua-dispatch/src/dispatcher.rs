@@ -17,7 +17,7 @@ use ua_core::{
     span_in_words,
 };
 use ua_ledger::{
-    Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, SincePlanned, SoonKnown, UnknownCall,
+    Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared, SincePlanned, SoonKnown, UnknownCall, WaitingAnswer,
 };
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
@@ -61,8 +61,9 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 pub struct Handed<'a> {
     /// The calls of a turn that was recorded a moment ago, as they were planned: they need not be read.
     pub planned: &'a [CallRecord],
-    /// The end of the turn is written at once behind the answer, so that it may wait for that write.
-    pub is_last: bool,
+    /// What comes next is written at once behind the answer, so that it may wait for that write: the start of the next call, or the end of the
+    /// turn.
+    pub answer_waits: bool,
     /// That a read was begun may wait for the next write, too: whoever wants it asks again when it is not known of.
     pub reads_wait: bool,
     /// The time of their run, where that has a limit: no wait is begun that is not over before.
@@ -325,7 +326,7 @@ impl Dispatcher {
         handed: Handed<'_>,
         stop: &StopSignal,
     ) -> Result<Dispatched, DispatchError> {
-        let Handed { is_last, reads_wait, time, planned: _ } = handed;
+        let Handed { answer_waits, reads_wait, time, planned: _ } = handed;
         let within = Within::until(stop).and_time(time, &self.waits);
         let id = &call.call_id.clone();
         let mut planned = is_planned.then(|| call.clone());
@@ -485,13 +486,13 @@ impl Dispatcher {
                 Outcome::Raw(reply) => reply.retry_after(),
                 Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Continues(_) => None,
             };
-            let call = if is_last && !stop.is_stopping() {
+            let call = if answer_waits && !stop.is_stopping() {
                 // Nobody is told that it ended before that is stored.
                 let watcher = self.watcher.clone();
                 let stored = move |call| tell(&*watcher, CallProgress::Settled { call: Box::new(call) });
-                match self.ledger.settle_last(permit, outcome, stored).await? {
-                    LastAnswer::Waits(call) => return Ok(Dispatched::Settled(Box::new(call))),
-                    LastAnswer::Stored(call) => call,
+                match self.ledger.settle_with_next(permit, outcome, stored).await? {
+                    WaitingAnswer::Waits(call) => return Ok(Dispatched::Settled(Box::new(call))),
+                    WaitingAnswer::Stored(call) => call,
                 }
             } else {
                 self.ledger.settle(permit, outcome).await?

@@ -122,9 +122,9 @@ pub struct Ledger {
     pub(crate) outside: Arc<dyn Outside>,
 }
 
-/// A call that ended with the last answer of a turn.
+/// A call that ended with an answer behind which something is written at once.
 #[derive(Debug, Clone)]
-pub enum LastAnswer {
+pub enum WaitingAnswer {
     /// Its answer is stored.
     Stored(CallRecord),
     /// Its answer is stored with the next write, as the call says here.
@@ -477,17 +477,17 @@ impl Ledger {
         Ok(settled)
     }
 
-    /// The same for an answer behind which the end of the turn is written at once: one that ends the call, and is small, waits for that
-    /// write, and `stored` is called when it is made.
-    pub async fn settle_last(
+    /// The same for an answer behind which the start of the next call or the end of the turn is written at once: one that ends the call, and is
+    /// small, waits for that write, and `stored` is called when it is made.
+    pub async fn settle_with_next(
         &self,
         permit: Permit,
         outcome: Outcome,
         stored: impl FnOnce(CallRecord) + Send + 'static,
-    ) -> Result<LastAnswer, LedgerError> {
+    ) -> Result<WaitingAnswer, LedgerError> {
         let settle = self.end_of(&permit, outcome).await;
         let Some((call, receipt)) = self.foreseen(&permit, &settle) else {
-            return Ok(LastAnswer::Stored(self.write_end(&permit, settle).await?));
+            return Ok(WaitingAnswer::Stored(self.write_end(&permit, settle).await?));
         };
         self.answers().insert(call.call_id.clone(), receipt);
         let (span, settled) = (Span::current(), call.clone());
@@ -498,7 +498,7 @@ impl Ledger {
             });
         };
         self.store.hold_until("store an answer", Change::SettleAttempt(settle), Box::new(stored)).await;
-        Ok(LastAnswer::Waits(call))
+        Ok(WaitingAnswer::Waits(call))
     }
 
     /// What becomes of a call in the end of its attempt, if that is the end of the call and of its answer nothing is kept as a blob.

@@ -101,7 +101,7 @@ pub use late::{
     settle_what_ends_by_late_replies,
 };
 pub use leads_to::leads_elsewhere;
-pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage, SoonKnown};
+pub use ledger::{Ledger, LedgerConfig, Lineage, SoonKnown, WaitingAnswer};
 pub use lost::key_in_own_place;
 pub use outbox::{Outbox, Stored};
 pub use outside::{MayAct, Outside, Still, still};

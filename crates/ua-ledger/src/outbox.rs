@@ -1,7 +1,7 @@
 //! A run's store as its owner sees it: what is written together leaves together, in order.
 //!
-//! A change may wait for the next write of its owner, so that a reply and the first start that it asks for, or the last answer of a turn and
-//! the end of that turn, are one transaction. Whatever might look at the rows, or takes time, sends first what waits; so nobody sees rows
+//! A change may wait for the next write of its owner, so that a reply and the first start that it asks for, or an answer and the start of
+//! the next call or the end of the turn, are one transaction. Whatever might look at the rows, or takes time, sends first what waits; so nobody sees rows
 //! without it, and nothing waits but while this process computes. What comes next is *provided* behind it: when it is refused, what waited
 //! is committed all the same.
 //!

@@ -215,10 +215,10 @@ impl RunMachine {
         self.phase = stored_turns.phase;
     }
 
-    /// Whether the turn ends with the calls that are handed out now.
-    pub fn hands_out_the_last(&self) -> bool {
+    /// Whether one call is handed out alone, and the turn goes on behind it: with the next call, or with its end.
+    pub fn hands_out_one(&self) -> bool {
         match &self.state {
-            State::Dispatching { turn, group } => turn.is_last() && group.len() == 1,
+            State::Dispatching { turn, group } => turn.goes_on() && group.len() == 1,
             State::Reserving { .. }
             | State::Thinking { .. }
             | State::Waiting { .. }

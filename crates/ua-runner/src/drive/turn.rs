@@ -221,7 +221,7 @@ impl Driver<'_> {
         }
         self.note_ended(&ended);
         self.note_first_runs(&ended).await?;
-        self.count_sub_agents(turn).await?;
+        self.count_sub_agents(turn, &ended).await?;
         self.count_tool_charges(turn, &ended).await?;
         let was_stopped = ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Stopped));
         if was_stopped
@@ -253,7 +253,7 @@ impl Driver<'_> {
     async fn dispatch_until_asked(&self, calls: &[CallId]) -> Result<Vec<Dispatched>, DispatchError> {
         let handed = Handed {
             planned: self.open_calls.as_deref().filter(|_| self.replay.is_empty()).unwrap_or_default(),
-            is_last: self.machine.hands_out_the_last(),
+            answer_waits: self.machine.hands_out_one(),
             reads_wait: false,
             time: self.run_time(),
         };
@@ -286,8 +286,15 @@ impl Driver<'_> {
     }
 
     /// What the sub-agents of the turn used counts for the run.
-    async fn count_sub_agents(&mut self, turn: u32) -> Result<(), RunError> {
-        if self.run.spec.subagents.is_none() || !self.turn_calls(turn).await?.iter().any(|call| call.name.is_task()) {
+    async fn count_sub_agents(&mut self, turn: u32, ended: &[Dispatched]) -> Result<(), RunError> {
+        let is_no_task = |dispatched: &Dispatched| match dispatched {
+            Dispatched::Settled(call) => !call.name.is_task(),
+            Dispatched::Held(_) | Dispatched::Parked { .. } | Dispatched::Stopped => false,
+        };
+        if self.run.spec.subagents.is_none()
+            || ended.iter().all(is_no_task)
+            || !self.turn_calls(turn).await?.iter().any(|call| call.name.is_task())
+        {
             return Ok(());
         }
         let records = load_standing(self.ports).await?;
@@ -303,7 +310,10 @@ impl Driver<'_> {
             if !ToolCharge::may_come_from(&call.name) {
                 continue;
             }
-            let receipt = self.ports.store.receipt(&call.call_id).await.map_err(RunError::at("read a receipt"))?;
+            let receipt = match self.ports.dispatcher.ledger().answer(&call.call_id) {
+                Some(receipt) => Some(receipt),
+                None => self.ports.store.receipt(&call.call_id).await.map_err(RunError::at("read a receipt"))?,
+            };
             let Some(receipt) = receipt else { continue };
             let Some(paid) = receipt.settlement.and_then(|settlement| settlement.charge) else { continue };
             is_new = true;

@@ -30,9 +30,9 @@ impl Turn {
         Self { stop_reason, text, asks: !calls.is_empty(), pending: calls.into(), held: None }
     }
 
-    /// Whether nothing comes behind what is handed out.
-    pub(super) fn is_last(&self) -> bool {
-        self.pending.is_empty() && self.held.is_none()
+    /// Whether what comes behind what is handed out is done at once: nobody is asked first.
+    pub(super) fn goes_on(&self) -> bool {
+        self.held.is_none()
     }
 
     /// Drops what is settled, cancels what follows a failure, else dispatches or commits.

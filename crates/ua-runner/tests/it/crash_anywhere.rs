@@ -31,6 +31,7 @@ mod server;
 mod sessions;
 mod siblings;
 mod small_context;
+mod synced;
 mod taint;
 mod tasks;
 mod turn_guard;
