@@ -28,6 +28,10 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-report/src/transcript.rs", "a page in the run's folder, which is for people"),
         ("ua-resume/src/answers.rs", "what a tool asked is answered at a terminal alone"),
         ("ua-resume/src/fork.rs", "chosen by the audience"),
+        (
+            "ua-resume/src/next_step.rs",
+            "a copy of a database that was put back is looked at by `ua db check` and accepted by `ua db accept` alone",
+        ),
         ("ua-resume/src/question.rs", "how the command line shows a question"),
         ("ua-runner/src/error.rs", "chosen by the audience"),
         ("ua-runner/src/files.rs", "a page in the run's folder, which is for people"),
