@@ -68,8 +68,8 @@ async fn test_cas_skip_no_quota_touch() {
     let commits = Commits::with(Trouble::LoseEveryAnswer);
     let (_, run) = scenario.drive_with(no_crash(), Some(commits.clone())).await.unwrap();
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.status_detail);
-    // Four of them carry the turn's last answer: these are sent again, and refused as written before.
-    assert_eq!(commits.tries.load(Ordering::SeqCst), 9);
+    // Three of them carry what waited for them: these are sent again, refused as written before, and looked for.
+    assert_eq!(commits.tries.load(Ordering::SeqCst), 11);
     let records = scenario.records().await;
     // Two more requests brought no reply, as always in this scenario: one never left, one was refused.
     let answered = records.requests.iter().filter(|request| request.status == RequestStatus::Actual);

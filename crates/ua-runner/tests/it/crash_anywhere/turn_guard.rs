@@ -33,7 +33,8 @@ enum Says {
 enum Before {
     /// The request of the third turn.
     Request,
-    /// The second call of the fourth turn. The first is started by the write that records the turn, so for that one the store looks.
+    /// The second call of the fourth turn, behind an answer that is too large to wait for its start. Where something waits, the write that starts a
+    /// call has that as well, and the store looks.
     Calls,
 }
 
@@ -51,6 +52,13 @@ impl Before {
         match self {
             Self::Request => 3,
             Self::Calls => 4,
+        }
+    }
+
+    fn scenario(self) -> Scenario {
+        match self {
+            Self::Request => Scenario::new(),
+            Self::Calls => Scenario::with_large_results(),
         }
     }
 
@@ -136,7 +144,7 @@ fn starts_something(crossing: &str) -> bool {
 async fn nothing_starts(says: Says) {
     for before in [Before::Request, Before::Calls] {
         let at = format!("{says:?} before {before:?}");
-        let scenario = Scenario::new();
+        let scenario = before.scenario();
         let wrong = Wrong::about(says, before, u32::MAX);
         let error = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap_err();
         let fits = match says {
@@ -166,13 +174,13 @@ async fn nothing_starts(says: Says) {
 /// A store that is wrong once is read again before anything starts; the same process then goes on where the run stands: no turn is
 /// asked for twice and no call is sent twice.
 async fn the_driver_goes_on(says: Says) {
-    let undisturbed = Scenario::new();
-    undisturbed.drive_with(Arc::new(CrashPlan::new(None)), None).await.unwrap();
     let sums = |records: &ua_store::RunRecords| (records.requests.len(), records.attempts.len(), records.turns.len());
-    let expected = sums(&undisturbed.records().await);
     for before in [Before::Request, Before::Calls] {
+        let undisturbed = before.scenario();
+        undisturbed.drive_with(Arc::new(CrashPlan::new(None)), None).await.unwrap();
+        let expected = sums(&undisturbed.records().await);
         let at = format!("{says:?} before {before:?}");
-        let scenario = Scenario::new();
+        let scenario = before.scenario();
         let wrong = Wrong::about(says, before, 1);
         let (_, run) = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap();
         assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
