@@ -118,7 +118,8 @@ pub(super) const CROSSINGS: [Row; 17] = [
     ("dispatch: start", "store.start_attempt", true, false, true),
     ("dispatch: invoke", "tool.invoke", true, true, true),
     ("dispatch: settle", "store.settle_attempt", true, true, false),
-    ("dispatch: next call", "store.start_attempt:notify_team", false, false, false),
+    // The answer before it may be stored by this write.
+    ("dispatch: next call", "store.start_attempt:notify_team", false, true, false),
     ("dispatch: next call", "tool.invoke:notify_team", false, false, false),
     ("dispatch: next call", "store.settle_attempt:notify_team", false, false, false),
     ("commit", "store.commit_turn", false, false, false),
