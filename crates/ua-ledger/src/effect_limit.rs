@@ -1,7 +1,8 @@
 //! How often a job lets an effect happen (`max` of a stop condition).
 //!
 //! Durable Jobs v1 spec §6. The store counts in the write that starts a call, and that is the one guard. What it counts is read before as well,
-//! where a person would be asked: nobody is asked about a call that is refused whatever they say.
+//! where a person would be asked: nobody is asked about a call that is refused whatever they say. A call in doubt is asked about all the same, for
+//! what came of it; that it did not happen is its record then, and it is not sent again.
 //! Proved by: `identity::effect_limits`, the table of verdicts, `conformance::calls`.
 
 use ua_core::{Resolution, counted};
@@ -34,6 +35,24 @@ impl EffectLimit {
     /// Whether the start of a call would be refused for it, as things stand.
     pub(crate) fn is_used_up(&self, around: &Around) -> bool {
         around.other_effects >= self.max_effects()
+    }
+
+    /// Why a call in doubt is not sent again, for whoever is asked about it.
+    pub(crate) fn against_a_repeat(&self, calls_of: CallsOf) -> String {
+        let (work, Self { effect, max, lost: _ }) = (calls_of.noun(), self);
+        format!(
+            "this {work} allows {effect} {max}×, and that is used up by what happened and by what may have happened besides: whoever knows that it did \
+             not happen says so, and it is not sent again"
+        )
+    }
+
+    /// What is said of a call in doubt that did not happen, as `by` has it, and that it does not let go again.
+    pub(crate) fn leaves_undone(&self, calls_of: CallsOf, by: &str) -> String {
+        let (work, Self { effect, max, lost: _ }) = (calls_of.noun(), self);
+        format!(
+            "{by} that it did not happen. It is not sent again: this {work} allows {effect} {max}×, and that is used up by what happened and by what \
+             may have happened besides. Do not ask for it again."
+        )
     }
 
     /// What is said of a call that it does not let go; of those that count, `named` are in its own run.

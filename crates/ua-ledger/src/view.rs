@@ -73,7 +73,7 @@ pub(crate) struct View {
     pub(crate) still: BTreeMap<CallId, Still>,
     /// Answers to those that the database did not take when they came.
     pub(crate) late_of_others: Vec<LateReply>,
-    /// What its job allows of its effect, where that is used up; of calls that may be sent.
+    /// What its job allows of its effect, where that is used up; of calls that may be sent, or sent again.
     pub(crate) used_up: Option<EffectLimit>,
 }
 
@@ -154,6 +154,12 @@ impl Ledger {
                 view.attempts = self.attempts(id).await?;
                 view.lost = self.lost_like(&view.call, facts);
                 view.relations = self.relations(&view.call, facts).await?;
+                // It may be sent again only as far as the other calls leave room for it: it counts for them, and not for itself.
+                if let Some(limit) = self.effect_limit(&view.call, view.lost.as_ref()) {
+                    let around = self.store.around(id, facts.scope.as_ref(), None, limit.max_effects()).await;
+                    let around = around.map_err(LedgerError::at("count the effects beside", id))?;
+                    view.used_up = Some(limit).filter(|limit| limit.is_used_up(&around));
+                }
                 let can_ask = view.call.policy.on_unknown == OnUnknown::Probe;
                 if let Some(probe) = view.call.policy.probe.as_ref().filter(|_| can_ask) {
                     let alike = Box::pin(alike(&*self.store, &view.call, probe, &view.attempts)).await;

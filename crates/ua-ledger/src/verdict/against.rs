@@ -23,6 +23,8 @@ pub(crate) enum Against {
     Stricter,
     /// Its calls need a person's word now.
     NeedsApproval,
+    /// What its job allows of its effect is used up by other calls, so it is not sent whoever says so.
+    LimitUsedUp,
     /// What was lost may have happened, and what came behind it says that it will not be taken again.
     RefusedAsItIs,
     /// It was sent as often as is allowed.
@@ -42,11 +44,12 @@ pub(crate) enum Against {
 }
 
 impl Against {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::ToolGone,
         Self::AnotherTool,
         Self::Stricter,
         Self::NeedsApproval,
+        Self::LimitUsedUp,
         Self::RefusedAsItIs,
         Self::TriedOften,
         Self::Elsewhere,
@@ -64,6 +67,7 @@ impl Against {
             Self::AnotherTool => "another_tool",
             Self::Stricter => "stricter",
             Self::NeedsApproval => "needs_approval",
+            Self::LimitUsedUp => "limit_used_up",
             Self::RefusedAsItIs => "refused_as_it_is",
             Self::TriedOften => "tried_often",
             Self::Elsewhere => "elsewhere",
@@ -84,6 +88,7 @@ impl Against {
                 A::AnotherTool,
                 A::Stricter,
                 A::NeedsApproval,
+                A::LimitUsedUp,
                 A::RefusedAsItIs,
                 A::TriedOften,
                 A::Elsewhere,
@@ -94,6 +99,7 @@ impl Against {
                 A::AnotherTool,
                 A::Stricter,
                 A::NeedsApproval,
+                A::LimitUsedUp,
                 A::RefusedAsItIs,
                 A::TriedOften,
                 A::Elsewhere,
@@ -153,6 +159,7 @@ impl Case<'_> {
                 since(SincePlanned::Asks),
                 "a person has to approve such calls now, which was not so when it was planned",
             ),
+            Against::LimitUsedUp => self.view.used_up.as_ref().map(|limit| limit.against_a_repeat(rules.calls_of)),
             Against::RefusedAsItIs => holds(
                 call.doubt.is_some_and(|doubt| doubt < call.attempt) && is_refused_as_it_is(call),
                 "it was refused as it is when it was sent again",

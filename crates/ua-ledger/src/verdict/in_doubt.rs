@@ -6,6 +6,7 @@ use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, QuestionStat
 
 use super::against::{Against, was_told};
 use super::{Case, Decision, Known, Verdict, Word, happened, lets_go, word};
+use crate::effect_limit::EffectLimit;
 use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
@@ -184,6 +185,10 @@ impl<'v> Case<'v> {
             let resolution = Box::new(UnknownResolution::NotHappened { why });
             return Decision { verdict: Verdict::Resolve { resolution, asked: Some(asked), replay: None }, closes };
         }
+        if let Some(limit) = &self.view.used_up {
+            let by = asked.answer.as_ref().map_or("a person", |answer| answer.by.as_str());
+            return Decision { verdict: self.undone(limit, &format!("{by} says"), Some(asked)), closes };
+        }
         Decision { verdict: self.again(true, Some(asked)), closes }
     }
 
@@ -250,7 +255,11 @@ impl<'v> Case<'v> {
             Finding::Absent => match self.first_of(&Against::ABSENT) {
                 None => {
                     closes.extend(asked);
-                    return Decision { verdict: self.again(true, None), closes };
+                    let verdict = match &self.view.used_up {
+                        Some(limit) => self.undone(limit, &format!("`{}` shows", said.tool), None),
+                        None => self.again(true, None),
+                    };
+                    return Decision { verdict, closes };
                 }
                 Some((Against::Overtaken, why)) => (Against::Overtaken, why),
                 Some((against, why)) => (against, shows_nothing(&why)),
@@ -310,7 +319,7 @@ impl<'v> Case<'v> {
         let beside = self.longest_of(&others);
         // What keeps it from being sent, or takes a word of its own, is told whatever it is asked for.
         let mut against = vec![against];
-        for besides in [Against::ToolGone, Against::NeedsApproval] {
+        for besides in [Against::ToolGone, Against::NeedsApproval, Against::LimitUsedUp] {
             if let Some(words) = self.says(besides).filter(|_| !against.contains(&besides)) {
                 against.push(besides);
                 reasons.push(words);
@@ -350,6 +359,12 @@ impl<'v> Case<'v> {
             approved_by: word.map(|asked| asked.question_id.clone()),
             replay: Some(ReplayStatus::Redone),
         }
+    }
+
+    /// The call did not happen, and is not to: what its job allows of its effect is used up by others.
+    fn undone(&self, limit: &EffectLimit, by: &str, word: Option<&'v QuestionRecord>) -> Verdict<'v> {
+        let resolution = Box::new(UnknownResolution::NotHappened { why: limit.leaves_undone(self.rules.calls_of, by) });
+        Verdict::Resolve { resolution, asked: word, replay: word.is_none().then_some(ReplayStatus::Reconciled) }
     }
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.

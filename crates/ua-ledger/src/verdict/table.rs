@@ -1279,7 +1279,7 @@ fn is_so(against: Against, case: &Case, tool: Option<bool>, asks_now: bool) -> b
         Against::FilesChanged => case.obstacle == Obstacle::FileChanged,
         Against::Overtaken => case.is_news(),
         Against::KeyForgotten => case.obstacle == Obstacle::KeyExpired,
-        Against::RefusedAsItIs | Against::Alike => false,
+        Against::RefusedAsItIs | Against::Alike | Against::LimitUsedUp => false,
         Against::Standing => true,
     }
 }
@@ -1609,7 +1609,8 @@ fn what_would_be_sent_and_may_be_what_was_lost_is_in_doubt() {
 }
 
 /// Over the whole table, also where a call may be what was lost: nobody is asked about a call that its job does not allow once more, it does not go out,
-/// and what somebody was asked about it is taken back. Whatever sends nothing is as it was, and so is what is said of a call in doubt.
+/// and what somebody was asked about it is taken back. Whatever sends nothing is as it was. A call in doubt is asked about all the same, also where it would
+/// have been sent again by itself; that it did not happen is its record then.
 #[test]
 fn nobody_is_asked_about_a_call_that_its_job_does_not_allow() {
     let planned = samples::planned_email("call_1", 1, 1);
@@ -1632,7 +1633,12 @@ fn nobody_is_asked_about_a_call_that_its_job_does_not_allow() {
             let wanted: &str = match (is_about_a_send, case.stand == S::Prepared, has_failed) {
                 (true, true, _) => "not allowed",
                 (true, false, true) => "settled",
-                (true, false, false) | (false, _, _) => &otherwise,
+                (true, false, false) => match case.verdict().as_str() {
+                    "start: ends doubt" => "resolve: not happened",
+                    "start: in doubt" => "ask: unknown",
+                    _ => &otherwise,
+                },
+                (false, _, _) => &otherwise,
             };
             case.decision_in(None, &[], used_up, |decision| {
                 assert_eq!(name(&decision.verdict), wanted, "{case:?}, lost: {is_lost}");
@@ -1648,6 +1654,9 @@ fn nobody_is_asked_about_a_call_that_its_job_does_not_allow() {
     }
     for what in ["Prepared: hold", "Prepared: ask: near duplicate", "Prepared: ask: approval", "Prepared: recall"] {
         assert!(found.get(what).is_some_and(|cases| *cases > 20), "{what}: {found:?}");
+    }
+    for what in ["Unknown: start: ends doubt", "Unknown: start: in doubt", "Unknown: recall"] {
+        assert!(found.get(what).is_some_and(|cases| *cases > 0), "{what}: {found:?}");
     }
     for what in ["FailedOnce: hold", "FailedOnce: ask: near duplicate", "RefusedCredentials: ask: credentials"] {
         assert!(found.get(what).is_some_and(|cases| *cases > 20), "{what}: {found:?}");

@@ -1,8 +1,11 @@
 //! How often a job lets an effect happen: the store counts at the start, and nobody is asked about a call that it would refuse there.
 
-use ua_core::{CallId, CallStatus, OnScopeConflict, sha256};
-use ua_ledger::{Admission, PeopleRules};
-use ua_store::{CallRecord, Choice, QuestionRecord, QuestionStatus, QuestionsOf, RunStore as _, Store as _};
+use ua_core::{CallId, CallStatus, CorrectedTo, OnScopeConflict, OnUnknown, Resolution, sha256};
+use ua_ledger::{Admission, PeopleRules, Recovery};
+use ua_store::conformance::samples;
+use ua_store::{
+    CallRecord, Choice, LedgerStore as _, QuestionRecord, QuestionStatus, QuestionsOf, RunStore as _, Store as _,
+};
 
 use super::lost::line;
 use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
@@ -203,6 +206,101 @@ async fn a_failed_call_is_not_asked_about_where_another_used_the_limit_up() {
                 let open = run.questions_about(id).await.iter().any(is_open);
                 assert_eq!(open, !is_used_up && fate == Fate::Unauthorized, "{what}");
             }
+        }
+    }
+}
+
+/// When other calls use up what a call in doubt needs to be sent again: a person puts the record of one right that had done nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum UsedUp {
+    Never,
+    BeforeItIsAsked,
+    WhileItIsAsked,
+    /// It was decided to send it, and the write that starts it sees it.
+    WhileItStarts,
+}
+
+/// A call in doubt counts for others and not for itself. Where others have used up what its job allows, it is not sent again: what would have been sent
+/// by itself is asked about, whoever says that it did not happen is heard, and that is its record.
+#[tokio::test]
+async fn a_call_in_doubt_is_not_sent_again_beyond_the_limit() {
+    let facts = ELSEWHERE.facts();
+    for policy in [OnUnknown::Hold, OnUnknown::RedoKeyed] {
+        for when in [UsedUp::Never, UsedUp::BeforeItIsAsked, UsedUp::WhileItIsAsked, UsedUp::WhileItStarts] {
+            let what = format!("{policy:?}, {when:?}");
+            let (parent, child) = lineage().await;
+            let run = allowing(child, 1, Vec::new()).await;
+            let other = parent.sent(&FIRST, Fate::NotSent).await;
+            let planned = |id: &str, turn| {
+                let mut call = ELSEWHERE.planned(id, turn);
+                call.policy.on_unknown = policy;
+                call
+            };
+            let id = run.plan_as(planned).await;
+            run.take(&id, &facts, Fate::Lost).await;
+            let happened = async || {
+                let word = samples::correct(&other, CorrectedTo::Happened, 90);
+                parent.store.correct_call(word).await.unwrap();
+            };
+            if when == UsedUp::BeforeItIsAsked {
+                happened().await;
+            }
+            let (mut asked, mut sent, mut ended) = (None, false, None);
+            for _ in 0..4 {
+                let admission = run.admit(&id, &ELSEWHERE).await;
+                let decided = if let Admission::Unknown(unknown) = &admission {
+                    let recovery = run.ledger.recover(unknown, &facts).await.unwrap();
+                    let Recovery::Decided(decided) = recovery else { panic!("{what}: {recovery:?}") };
+                    *decided
+                } else {
+                    admission
+                };
+                match decided {
+                    Admission::Held(question) => {
+                        assert!(asked.is_none(), "{what}: asked again");
+                        let is_told = question.text.contains("and it is not sent again");
+                        let is_so = when == UsedUp::BeforeItIsAsked
+                            || (when == UsedUp::WhileItStarts && policy == OnUnknown::RedoKeyed);
+                        assert_eq!(is_told, is_so, "{what}: {}", question.text);
+                        if when == UsedUp::WhileItIsAsked {
+                            happened().await;
+                        }
+                        run.answer(&question, Choice::Execute).await;
+                        asked = Some(question);
+                    }
+                    Admission::Ready(prepared) => {
+                        if when == UsedUp::WhileItStarts {
+                            happened().await;
+                        }
+                        sent = run.ledger.start(prepared, "1").await.unwrap().is_some();
+                    }
+                    Admission::Settled(call) => ended = Some(call),
+                    admission @ (Admission::Unknown(_)
+                    | Admission::Continues(_)
+                    | Admission::Ongoing(_)
+                    | Admission::WaitFor(_)) => panic!("{what}: {admission:?}"),
+                }
+                if sent || ended.is_some() {
+                    break;
+                }
+            }
+            let is_used_up = match when {
+                UsedUp::Never => false,
+                UsedUp::BeforeItIsAsked | UsedUp::WhileItStarts => true,
+                UsedUp::WhileItIsAsked => policy == OnUnknown::Hold,
+            };
+            assert_eq!((sent, ended.is_some()), (!is_used_up, is_used_up), "{what}");
+            let Some(call) = ended else { continue };
+            assert_eq!(
+                (call.status, call.resolution, call.attempt),
+                (CallStatus::FailedDefinite, Some(Resolution::NotHappened), 1),
+                "{what}"
+            );
+            let told = call.error_detail.unwrap();
+            let words = "says that it did not happen. It is not sent again: this job allows email.send 1×";
+            assert!(told.contains(words), "{what}: {told}");
+            let question = run.store.question(&asked.unwrap().question_id).await.unwrap();
+            assert_eq!(question.status, QuestionStatus::Closed, "{what}");
         }
     }
 }
