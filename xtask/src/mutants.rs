@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 74] = [
+const MUTANTS: [Mutant; 75] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -371,6 +371,11 @@ const MUTANTS: [Mutant; 74] = [
             "--broken-rule",
             "destinations-forgotten",
         ],
+    ),
+    lane(
+        "M23",
+        "what is in doubt does not count towards it, in the simulation",
+        &["sim", "--broken-rule", "doubts-uncounted"],
     ),
     lane("M22", "the same, in the simulation", &["sim", "--broken-rule", "starts-unguarded"]),
     lane(

@@ -199,10 +199,10 @@ fn in_words(counts: &Counts) -> String {
         forks,
         ..
     } = counts;
-    let Counts { restores, steps, .. } = counts;
+    let Counts { restores, beyond_limits, steps, .. } = counts;
     format!(
         "{lives} lives, {deaths} deaths, {replaced} owners replaced while they lived, {faults} faults, {effects} effects, \
-         {questions} questions ({in_doubt} whether a call happened, {beside} whether it repeats another one), {sub_agents} sub-agents, {cut_requests} requests with a part of their history, {forks} forks, {restores} restored copies, {steps} decisions"
+         {questions} questions ({in_doubt} whether a call happened, {beside} whether it repeats another one), {sub_agents} sub-agents, {cut_requests} requests with a part of their history, {forks} forks, {restores} restored copies, {beyond_limits} calls beyond a limit, {steps} decisions"
     )
 }
 

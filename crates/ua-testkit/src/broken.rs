@@ -15,8 +15,8 @@ use ua_store::conformance::{StoreSeam, Undisturbed, Writes};
 use ua_store::{Author, Batch, Change, Committed, Done, LedgerStore as _, RunLease, StartAttempt, Store, StoreError};
 
 use crate::broken_core::{
-    AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, EndsOfDoubtUnseen, RefusalEndsDoubt,
-    SubAgentsForgotten,
+    AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, DoubtsUncounted, EndsOfDoubtUnseen,
+    RefusalEndsDoubt, SubAgentsForgotten,
 };
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 
@@ -71,11 +71,13 @@ pub enum BrokenRule {
     AcceptedAsUnsent,
     /// What a person accepted of a copy that was put back, and is in no row of it, is known no more: nobody is asked whether it is done again.
     AcceptedIsForgotten,
+    /// What is in doubt does not count towards the limit of an effect: [`DoubtsUncounted`].
+    DoubtsUncounted,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -100,6 +102,7 @@ impl BrokenRule {
         Self::CorrectedKeysStayGood,
         Self::AcceptedAsUnsent,
         Self::AcceptedIsForgotten,
+        Self::DoubtsUncounted,
     ];
 
     /// Its name on a command line.
@@ -129,6 +132,7 @@ impl BrokenRule {
             Self::CorrectedKeysStayGood => "corrected-keys-stay-good",
             Self::AcceptedAsUnsent => "accepted-as-unsent",
             Self::AcceptedIsForgotten => "accepted-is-forgotten",
+            Self::DoubtsUncounted => "doubts-uncounted",
         }
     }
 
@@ -152,6 +156,7 @@ impl BrokenRule {
             Self::EndsOfDoubtUnseen => Some(Arc::new(EndsOfDoubtUnseen)),
             Self::SubAgentsForgotten => Some(Arc::new(SubAgentsForgotten)),
             Self::DestinationsForgotten => Some(Arc::new(DestinationsForgotten)),
+            Self::DoubtsUncounted => Some(Arc::new(DoubtsUncounted)),
             Self::NoFence
             | Self::LostIsFailed
             | Self::NoEpochCheck
@@ -213,6 +218,7 @@ impl BrokenRule {
             | Self::SubAgentsForgotten
             | Self::JudgedBeforeWaiting
             | Self::AcceptedIsForgotten
+            | Self::DoubtsUncounted
             | Self::DestinationsForgotten => return inner,
         };
         Arc::new(StoreSeam::new(inner, Arc::new(Undisturbed)).with_writes(writes))
@@ -256,6 +262,7 @@ impl BrokenRule {
             | Self::CorrectedKeysStayGood
             | Self::AcceptedAsUnsent
             | Self::AcceptedIsForgotten
+            | Self::DoubtsUncounted
             | Self::DestinationsForgotten => inner,
         }
     }

@@ -5,7 +5,7 @@ use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Origin, Scope};
 use ua_store::conformance::Writes;
 use ua_store::{
     Around, Author, Batch, CallRecord, CallsOf, Change, Choice, Committed, CorrectCall, Correction, Done,
-    LedgerStore as _, Related, Relations, RunRecord, RunStore as _, RunsOf, Store, StoreError, is_task,
+    LedgerStore as _, Related, Relations, RunRecord, RunStore as _, RunsOf, Store, StoreError, is_task, rules,
 };
 
 /// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
@@ -211,5 +211,52 @@ impl Writes for AcceptedAsUnsent {
             return Err(StoreError::KeyTaken { call, by, status: CallStatus::Succeeded });
         }
         inner.commit(by, batch).await
+    }
+}
+
+/// Counts towards the limit of an effect only what is known to have happened, or is under way: nobody knows that what is in doubt did.
+pub struct DoubtsUncounted;
+
+impl DoubtsUncounted {
+    /// How many calls that count beside this one are in doubt.
+    async fn doubts(inner: &dyn Store, call: &CallRecord) -> Result<u32, StoreError> {
+        let mut doubts = 0;
+        for run in inner.runs(u32::MAX).await? {
+            let calls = inner.calls(&run.run_id, None).await?;
+            let is_one = |other: &&CallRecord| rules::is_doubt(other) && rules::counts_as_effect(other, call);
+            doubts += u32::try_from(calls.iter().filter(is_one).count()).unwrap_or(u32::MAX);
+        }
+        Ok(doubts)
+    }
+}
+
+#[async_trait]
+impl Writes for DoubtsUncounted {
+    async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
+        for change in batch.stands.iter_mut().chain(&mut batch.provided) {
+            let Change::StartAttempt(start) = change else { continue };
+            // A call that the same batch plans has no row yet; refused, it comes again.
+            if let Some(max) = start.max_effects.as_mut()
+                && let Ok(call) = inner.call(&start.call_id).await
+            {
+                *max = max.saturating_add(Self::doubts(inner, &call).await?);
+            }
+        }
+        inner.commit(by, batch).await
+    }
+
+    async fn around(
+        &self,
+        inner: &dyn Store,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+        most_effects: u32,
+    ) -> Result<Around, StoreError> {
+        let doubts = Self::doubts(inner, &inner.call(call).await?).await?;
+        let most = if most_effects == 0 { 0 } else { most_effects.saturating_add(doubts) };
+        let mut around = inner.around(call, scope, key, most).await?;
+        around.other_effects = around.other_effects.saturating_sub(doubts);
+        Ok(around)
     }
 }

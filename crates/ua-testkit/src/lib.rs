@@ -43,8 +43,8 @@ pub use broken::{
     BrokenRule, ForcedReplay, KeyOfThisProcess, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch,
 };
 pub use broken_core::{
-    AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, EndsOfDoubtUnseen, RefusalEndsDoubt,
-    SubAgentsForgotten,
+    AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, DoubtsUncounted, EndsOfDoubtUnseen,
+    RefusalEndsDoubt, SubAgentsForgotten,
 };
 pub use broken_trees::{ChildrenStartAgain, HandoffForgotten};
 pub use composio_server::{BATCH_LIMIT, serve_composio};

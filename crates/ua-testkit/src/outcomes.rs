@@ -91,6 +91,8 @@ outcomes! {
         FallsAsleep = "falls-asleep",
         /// It is asked to stop.
         Signalled = "signalled",
+        /// It is asked to wait for no call any longer: it was asked to stop, and the time for that is over.
+        GivesUpCalls = "gives-up-calls",
         /// It is asked to stop at once.
         SignalledTwice = "signalled-twice",
         /// It finds an earlier tool server that cannot be ended.

@@ -25,6 +25,7 @@ mod gates;
 mod harm;
 mod job;
 mod life;
+mod limit;
 mod mirror;
 mod model;
 mod path;
@@ -132,6 +133,8 @@ pub struct Counts {
     pub forks: u64,
     /// Times that the database went back.
     pub restores: u64,
+    /// Calls that were refused since their job did not allow their effect once more.
+    pub beyond_limits: u64,
     /// Decisions of the stage.
     pub steps: u64,
 }
@@ -151,6 +154,7 @@ impl Counts {
         self.cut_requests += other.cut_requests;
         self.forks += other.forks;
         self.restores += other.restores;
+        self.beyond_limits += other.beyond_limits;
         self.steps += other.steps;
     }
 }

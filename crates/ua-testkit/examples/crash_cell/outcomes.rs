@@ -81,7 +81,7 @@ pub(crate) const fn not_of_process(outcome: ProcessOutcome) -> Option<&'static s
     match outcome {
         // `--kill` and `--replace`.
         ProcessOutcome::GoesOn | ProcessOutcome::Dies | ProcessOutcome::FallsAsleep => None,
-        ProcessOutcome::Signalled | ProcessOutcome::SignalledTwice => {
+        ProcessOutcome::Signalled | ProcessOutcome::GivesUpCalls | ProcessOutcome::SignalledTwice => {
             Some("signals are the command line's; `cargo xtask acceptance` and the simulation send them")
         }
         ProcessOutcome::FindsTheUndead => Some("a cell ends every server by SIGKILL; the simulation plays it"),

@@ -44,7 +44,9 @@ impl Happening {
             | Self::NextWait(_)
             | Self::Start(_) => false,
             Self::Write(..) | Self::Tool(..) | Self::Clock(_) | Self::MakeCopy | Self::GoBack => true,
-            Self::Process(_, outcome) => *outcome != ProcessOutcome::SignalledTwice,
+            Self::Process(_, outcome) => {
+                !matches!(outcome, ProcessOutcome::GivesUpCalls | ProcessOutcome::SignalledTwice)
+            }
             Self::Answers(_, mind) => !matches!(mind, PersonOutcome::Looks),
             Self::Person(outcome, _) => {
                 let of_their_own =
@@ -128,11 +130,16 @@ impl Stage {
                     ProcessOutcome::FallsAsleep if actor.replaced.is_empty() => 2 * self.harm.sleeps.min(1),
                     ProcessOutcome::Signalled if !actor.was_signalled => long * self.harm.signals.min(1),
                     ProcessOutcome::SignalledTwice => usize::from(actor.was_signalled),
+                    // Where a seed draws, half of those before are this.
+                    ProcessOutcome::GivesUpCalls if actor.was_signalled && !actor.gives_up_calls => {
+                        usize::from(self.options.path.is_some())
+                    }
                     // The first at its gates, the second where it looks for earlier servers: `Reach::fence_earlier`.
                     ProcessOutcome::GoesOn
                     | ProcessOutcome::FindsTheUndead
                     | ProcessOutcome::FallsAsleep
-                    | ProcessOutcome::Signalled => 0,
+                    | ProcessOutcome::Signalled
+                    | ProcessOutcome::GivesUpCalls => 0,
                 };
                 may.push((weight, Happening::Process(life, *outcome)));
             }

@@ -125,7 +125,7 @@ impl Tool {
 pub(super) const PROMISE: &str = "<promise>ALL DONE</promise>";
 
 /// The tools of a job in iterations: those whose calls name what they are about, since that is all that a hand-off can tell.
-const NAMED: [&str; 8] =
+pub(super) const NAMED: [&str; 8] =
     ["write_local_file", "send_email", "notify", "send_letter", "post_comment", "transfer", "create_ticket", "say"];
 
 /// The tool that a model asks for again when it failed.
@@ -370,6 +370,20 @@ impl Intents {
             turns.push(turn);
         }
         Self(turns)
+    }
+
+    /// The same with this tool in the place of about half of the others that have an effect and that nobody has to approve.
+    pub(super) fn with_more_of(mut self, tool: Tool, chance: &Chance) -> Self {
+        for intent in self.0.iter_mut().flatten() {
+            for one in
+                std::iter::once(&mut intent.tool).chain(intent.inner.iter_mut().flatten().map(|one| &mut one.tool))
+            {
+                if one.has_effect() && !one.needs_approval() && chance.one_in(2) {
+                    *one = tool;
+                }
+            }
+        }
+        self
     }
 
     /// The same with many reads before each turn, so that it is longer than what a request carries of it.

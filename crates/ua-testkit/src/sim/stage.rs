@@ -22,10 +22,11 @@ use super::gates::{Gate, Gates, Side};
 use super::harm::Harm;
 use super::job::{Intents, Shape};
 use super::life::{BoxError, Late, words_of};
+use super::limit::Limit;
 use super::mirror::Mirror;
 use super::model::{Habits, SimModel};
 use super::path::{Scene, Walked};
-use super::person::{Refused, Sees, Word};
+use super::person::{self, Refused, Sees, Word};
 use super::played::Outcomes;
 use super::servers::Servers;
 use super::store::StageStore;
@@ -66,6 +67,8 @@ pub(super) struct Actor {
     /// Another process held the database when it wanted to store an answer.
     pub(super) could_not_settle: bool,
     pub(super) was_signalled: bool,
+    /// It was asked to wait for no call any longer.
+    pub(super) gives_up_calls: bool,
     /// Gates that it passed.
     pub(super) passed: u64,
 }
@@ -90,6 +93,8 @@ pub(super) struct Top {
 
 pub(super) struct Stage {
     pub(super) chance: Chance,
+    /// Whether who is asked to stop once more is asked to wait for no call any longer, or to stop at once.
+    degree: Chance,
     pub(super) harm: Harm,
     pub(super) deaths: Option<Vec<u64>>,
     /// Processes for a run and for its forks are started while others work.
@@ -97,6 +102,8 @@ pub(super) struct Stage {
     without: Vec<u64>,
     harmful: u64,
     pub(super) intents: Intents,
+    /// How often its job lets an effect happen.
+    pub(super) limit: Option<Limit>,
     pub(super) clock: Arc<StageClock>,
     pub(super) gates: Arc<Gates>,
     pub(super) late: Arc<Late>,
@@ -115,6 +122,8 @@ pub(super) struct Stage {
     pub(super) violations: Vec<Violation>,
     trace: Vec<String>,
     pub(super) words: Vec<Word>,
+    /// Of each question about what is limited, when the process began that raised it.
+    pub(super) asked: BTreeMap<QuestionId, u64>,
     /// The newest answer to a question that was not taken.
     pub(super) refused: BTreeMap<QuestionId, Refused>,
     /// Calls of which a restored copy has less than there was, and those of them of which it has nothing.
@@ -165,6 +174,7 @@ impl Stage {
             let soon = stage.clock.passed().plus(Duration::from_millis(1));
             stage.advance(soon);
             stage.settle()?;
+            stage.note_questions()?;
         }
         verdict::judge(&mut stage)?;
         if let Some(path) = &options.keep {
@@ -200,6 +210,8 @@ impl Stage {
         };
         let in_iterations = shape.is_in_iterations();
         let forgets_tasks = shape == Shape::TreeInIterations;
+        let (intents, limit) =
+            if is_drawn { Limit::drawn(&Chance::of(seed, "limit"), intents, in_iterations) } else { (intents, None) };
         // What a hand-off tells would not fit.
         let is_cut = is_drawn && !in_iterations && Chance::of(seed, "history").one_in(3);
         let intents = if is_cut { intents.long() } else { intents };
@@ -222,12 +234,17 @@ impl Stage {
         if intents.is_tree() {
             job["subagents"] = json!({});
         }
+        let mut conditions = Vec::new();
         if in_iterations {
             // The condition always holds: what is missing is to be known from the hand-off alone.
             job["harness"] = json!({"max_iterations": 60, "completion_promise": "ALL DONE"});
-            job["stop_conditions"] = json!([{"artifact": "a.txt"}]);
+            conditions.push(json!({"artifact": "a.txt"}));
         } else if is_drawn && Chance::of(seed, "condition").one_in(5) {
-            job["stop_conditions"] = json!([{"artifact": "nobody_writes_it.md"}]);
+            conditions.push(json!({"artifact": "nobody_writes_it.md"}));
+        }
+        conditions.extend(limit.map(Limit::condition));
+        if !conditions.is_empty() {
+            job["stop_conditions"] = conditions.into();
         }
         let habits = Habits {
             is_forgetful: is_drawn && in_iterations,
@@ -249,6 +266,7 @@ impl Stage {
         let model = SimModel::new(intents.clone(), habits, Chance::of(seed, "model"), harm.model_faults);
         Ok(Self {
             chance: Chance::of(seed, "stage"),
+            degree: Chance::of(seed, "degree"),
             deaths: options.deaths.clone(),
             drives_together: !is_drawn || Chance::of(seed, "together").one_in(2),
             without: options.without.clone(),
@@ -275,6 +293,7 @@ impl Stage {
             job,
             options: options.clone(),
             intents,
+            limit,
             harm,
             clock,
             folder,
@@ -282,8 +301,9 @@ impl Stage {
             counts: Counts::default(),
             outcomes: Outcomes::default(),
             violations: Vec::new(),
-            trace: Vec::new(),
+            trace: limit.into_iter().map(Limit::in_words).collect(),
             words: Vec::new(),
+            asked: BTreeMap::new(),
             refused: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -435,6 +455,21 @@ impl Stage {
             }
             self.counts.faults += 1;
             self.say(format!("the model's provider: {}", outcome.name()));
+        }
+        Ok(())
+    }
+
+    /// Which questions there are since a moment ago, and how old whoever raised them is: it passed the last gate.
+    fn note_questions(&mut self) -> Result<(), BoxError> {
+        if self.limit.is_none() {
+            return Ok(());
+        }
+        let runtime = self.store.enter();
+        let open = block_on(person::open_questions(self.store.port.as_ref()))?;
+        drop(runtime);
+        let began = self.actors.get(self.last_life).map_or(0, |actor| actor.began_at);
+        for question in open {
+            self.asked.entry(question.question_id).or_insert(began);
         }
         Ok(())
     }

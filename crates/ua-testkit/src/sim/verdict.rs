@@ -15,6 +15,7 @@ use ua_store::{
 
 use super::job::{Kind, Tool, tag_of};
 use super::life::BoxError;
+use super::limit::was_refused;
 use super::model::{CUT_OUTPUT, MAX_ASKS, says_nothing_happened};
 use super::person::Word;
 use super::servers::{Effect, Fate, Send};
@@ -56,6 +57,8 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
         stage.counts.in_doubt += u64::from(question.kind == QuestionKind::UnknownOutcome);
         stage.counts.beside += u64::from(question.kind == QuestionKind::NearDuplicate);
     }
+    let calls = family.iter().flat_map(|records| &records.calls);
+    stage.counts.beyond_limits = calls.filter(|call| was_refused(call)).count() as u64;
     stage.counts.sub_agents = family.iter().filter(|records| is_task(&records.run)).count() as u64;
 
     let judge = Judge {
@@ -66,6 +69,7 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
         family: &family,
     };
     judge.twice(&mut found);
+    judge.limited(&mut found);
     judge.told(&mut found);
     judge.asked(&mut found);
     judge.words(&mut found);
@@ -106,11 +110,11 @@ fn trees(stage: &Stage, family: &[RunRecords]) -> BTreeMap<RunId, usize> {
     trees
 }
 
-struct Judge<'a> {
-    stage: &'a Stage,
-    family: &'a [RunRecords],
-    effects: Vec<Effect>,
-    sends: Vec<Send>,
+pub(super) struct Judge<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) family: &'a [RunRecords],
+    pub(super) effects: Vec<Effect>,
+    pub(super) sends: Vec<Send>,
     trees: BTreeMap<RunId, usize>,
 }
 
@@ -152,7 +156,7 @@ impl Judge<'_> {
     }
 
     /// Who did not look said that this call had no effect.
-    fn was_denied_carelessly(&self, call: &CallId) -> bool {
+    pub(super) fn was_denied_carelessly(&self, call: &CallId) -> bool {
         self.stage.words.iter().any(|word| {
             let is_about = word.call.as_ref().is_some_and(|about| about.call_id == *call);
             is_about && word.mind == PersonOutcome::Executes && word.question.kind == QuestionKind::UnknownOutcome
@@ -404,7 +408,9 @@ impl Judge<'_> {
         match word.choice {
             Choice::Abort => (status == RunStatus::Succeeded).then(|| "the run succeeded".to_owned()),
             Choice::Execute | Choice::Continue => {
-                let call = call.filter(|call| call.status == CallStatus::Cancelled && call.attempt == 0)?;
+                // What its job does not allow once more is not sent on anybody's word.
+                let is_unsent = |call: &&CallRecord| call.status == CallStatus::Cancelled && call.attempt == 0;
+                let call = call.filter(is_unsent).filter(|call| !was_refused(call))?;
                 let skipped = is_beside_a_skip(self.stage, word);
                 let went_on = status == RunStatus::Succeeded && skipped && !was_asked_again(call);
                 went_on.then(|| format!("call {} was never sent", call.call_id))
@@ -504,6 +510,7 @@ impl Judge<'_> {
             let was_given_up = self.stage.undone.contains(&intent.tag)
                 || calls.iter().any(|call| call.status == CallStatus::FailedReported)
                 || calls.len() >= MAX_ASKS
+                || calls.iter().any(|call| was_refused(call))
                 || self.stage.words.iter().any(gave_up);
             // A sub-agent that did not come to its end did not do everything.
             let its_agent_failed = self.stage.intents.task_of(&intent.tag).is_some_and(|task| {

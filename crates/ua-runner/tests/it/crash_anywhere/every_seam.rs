@@ -94,7 +94,7 @@ const fn of_clock(outcome: ClockOutcome) -> Lane {
 const fn of_process(outcome: ProcessOutcome) -> Lane {
     match outcome {
         ProcessOutcome::GoesOn | ProcessOutcome::Dies => Lane::In("every test of this lane"),
-        ProcessOutcome::Signalled | ProcessOutcome::SignalledTwice => Lane::Here,
+        ProcessOutcome::Signalled | ProcessOutcome::GivesUpCalls | ProcessOutcome::SignalledTwice => Lane::Here,
         ProcessOutcome::FallsAsleep => Lane::Not(
             "one life follows the other here; the simulation and the crash matrix replace an owner that lives",
         ),
@@ -297,6 +297,9 @@ async fn a_signal_at_any_crossing_ends_the_process_and_not_the_run() {
             let stop = scenario.stop.clone();
             let signals = move || {
                 stop.stop_gently();
+                if outcome == ProcessOutcome::GivesUpCalls {
+                    stop.give_up_calls();
+                }
                 if outcome == ProcessOutcome::SignalledTwice {
                     stop.stop_at_once();
                 }

@@ -109,6 +109,10 @@ impl Stage {
     }
 
     fn process(&mut self, life: usize, outcome: ProcessOutcome) {
+        // One draw for both, so that what a seed draws besides stays what it was.
+        let is_drawn = self.options.path.is_none() && !self.actors[life].gives_up_calls;
+        let is_patient = outcome == ProcessOutcome::SignalledTwice && is_drawn && self.degree.one_in(2);
+        let outcome = if is_patient { ProcessOutcome::GivesUpCalls } else { outcome };
         self.outcomes.process(outcome);
         match outcome {
             // These happen at gates, and where an earlier server is looked for.
@@ -136,6 +140,11 @@ impl Stage {
                 self.say(format!("life {life} is asked to stop"));
                 self.actors[life].was_signalled = true;
                 self.actors[life].stop.stop_gently();
+            }
+            ProcessOutcome::GivesUpCalls => {
+                self.say(format!("life {life} is asked to wait for no call any longer"));
+                self.actors[life].gives_up_calls = true;
+                self.actors[life].stop.give_up_calls();
             }
             ProcessOutcome::SignalledTwice => {
                 self.actors[life].was_signalled = false;
@@ -212,6 +221,7 @@ impl Stage {
             met_a_store_fault: false,
             could_not_settle: false,
             was_signalled: false,
+            gives_up_calls: false,
             passed: 0,
         });
     }
