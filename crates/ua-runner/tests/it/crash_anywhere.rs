@@ -36,6 +36,7 @@ mod taint;
 mod tasks;
 mod turn_guard;
 mod unknown;
+mod within;
 mod words;
 
 use scenario::{Answers, Scenario};

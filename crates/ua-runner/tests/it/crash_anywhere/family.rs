@@ -110,7 +110,7 @@ impl Life {
 
     async fn drive_run(self, run_id: RunId, above: Option<RunLease>) -> Result<(Conclusion, RunRecord), RunError> {
         let process = Process {
-            world: self.world.clone(),
+            tools: self.world.clone(),
             store: self.store.clone(),
             llm: self.llm.clone(),
             plan: self.plan.clone(),

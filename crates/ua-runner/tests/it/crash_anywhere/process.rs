@@ -14,12 +14,12 @@ use ua_runner::{
     WorkError, Worker, Workspace, owner_stamp, top_of_tree,
 };
 use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store};
-use ua_testkit::{Plan, Seam, World};
+use ua_testkit::{Plan, Seam};
 
 /// One process.
 #[derive(Clone)]
 pub(crate) struct Process {
-    pub(crate) world: Arc<World>,
+    pub(crate) tools: Arc<dyn ToolTransport>,
     /// The store behind this process's seam.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) llm: Arc<dyn LlmProvider>,
@@ -42,7 +42,7 @@ impl Process {
         people: fn(PeopleRules) -> PeopleRules,
         agents: Option<Arc<dyn ChildDriver>>,
     ) -> Result<(Conclusion, RunRecord), RunError> {
-        let Self { world, store, llm, plan, env, stop, policy, model, prices, above } = self;
+        let Self { tools, store, llm, plan, env, stop, policy, model, prices, above } = self;
         let trace = Trace::new(&env);
         let now = env.now();
         let owner = owner_stamp(trace.clone());
@@ -60,7 +60,7 @@ impl Process {
             run,
             past,
             workspace,
-            tools: world,
+            tools,
             classifier: classifier(policy.as_deref()),
             env,
             trace,

@@ -335,7 +335,7 @@ impl Scenario {
             store.submit_run(new_run(&self.run_id, &self.job, &self.workspace(), &self.env)).await.unwrap();
         }
         let process = Process {
-            world: self.world.clone(),
+            tools: self.world.clone(),
             store,
             llm: self.mind(),
             plan,
