@@ -10,13 +10,12 @@ mod cell;
 mod http;
 mod kill;
 mod lives;
-mod report;
+pub(crate) mod report;
 mod route;
 mod script;
 mod server;
 mod world;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -28,6 +27,7 @@ use ua_testkit::ua_program;
 use self::cell::Cell;
 use self::kill::Point;
 use self::route::Route;
+use crate::made::Made;
 use crate::random::Random;
 
 /// How to run it.
@@ -85,6 +85,7 @@ impl Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let made = Made::begin(options.write.as_deref())?;
     let bench = Bench { program: ua_program(), options, started: Instant::now() };
     let random_count = options.random.unwrap_or(if options.quick { 1 } else { 6 });
     // A route without a wanted point is not run at all, unless there are random kills of all of them.
@@ -108,10 +109,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let mut cells = clean;
     cells.extend(bench.run(&planned, "killed")?);
-    conclude(&cells, options, bench.started.elapsed())
+    conclude(&cells, options, bench.started.elapsed(), made.as_ref())
 }
 
-fn conclude(cells: &[Cell], options: &Options, took: Duration) -> anyhow::Result<()> {
+fn conclude(cells: &[Cell], options: &Options, took: Duration, made: Option<&Made>) -> anyhow::Result<()> {
     println!("{}", report::tables(cells));
     let duplicates = cells.iter().filter(|cell| cell.has_duplicate()).count();
     let wrong: Vec<&Cell> = cells.iter().filter(|cell| !cell.faults.is_empty()).collect();
@@ -133,8 +134,8 @@ fn conclude(cells: &[Cell], options: &Options, took: Duration) -> anyhow::Result
         eprintln!("wrong: {}: {}: {}", cell.route.name(), cell.point.name, cell.faults.join("; "));
     }
     ensure!(wrong.is_empty(), "the promise does not hold");
-    if let Some(path) = &options.write {
-        fs::write(path, report::page(cells)).with_context(|| format!("write {}", path.display()))?;
+    if let Some(made) = made {
+        made.write(&report::page(cells, made))?;
     }
     Ok(())
 }

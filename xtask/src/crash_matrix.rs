@@ -8,7 +8,7 @@ mod cell;
 mod classes;
 mod plays;
 pub(crate) mod promise;
-mod report;
+pub(crate) mod report;
 mod shapes;
 mod verdict;
 
@@ -23,6 +23,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use ua_testkit::{BrokenRule, example_program};
 
+use crate::made::Made;
 use crate::part::Part;
 use crate::random::Random;
 use boundaries::{Boundary, Death, boundaries};
@@ -99,6 +100,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let known: Vec<&str> = BrokenRule::ALL.into_iter().map(BrokenRule::name).collect();
         ensure!(BrokenRule::parse(rule).is_some(), "`{rule}` is no rule; expected one of {}", known.join(", "));
     }
+    let made = Made::begin(options.write.as_deref())?;
     let program = example_program("crash_cell");
     let folder = scratch()?;
     for (index, class) in CLASSES.iter().enumerate() {
@@ -111,7 +113,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     ensure!(!cells.is_empty(), "no cell fits");
     let clean = clean_runs(&cells, &program, folder.path())?;
     let judged = all(&cells, &program, folder.path(), options.broken_rule.as_deref(), &clean)?;
-    report::report(&judged, options, &note, started.elapsed())
+    report::report(&judged, options, &note, started.elapsed(), made.as_ref())
 }
 
 /// A folder in memory where there is one: a SIGKILL does not need a disk, and ten thousand databases do not deserve one.

@@ -280,6 +280,59 @@ fn a_made_up_flag_is_seen() {
     assert_eq!((wrong, count), (wanted.to_vec(), 4));
 }
 
+// Rules.
+
+/// The names in the first column of the table of rules, in testing.md.
+fn rules_of(page: &str) -> Vec<&str> {
+    let behind = page.split_once("\n| rule | what is broken | what is seen |\n").map_or("", |(_, behind)| behind);
+    let rows = behind.lines().skip(1).take_while(|line| line.starts_with('|'));
+    rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect()
+}
+
+/// The flags `--broken-rule` of all tasks, each with the name of its task.
+fn flags_that_break() -> Vec<(String, clap::Arg)> {
+    let tasks = Cli::command();
+    let of = |task: &clap::Command| {
+        let flag = task.get_arguments().find(|flag| flag.get_long() == Some("broken-rule"))?.clone();
+        Some((task.get_name().to_owned(), flag))
+    };
+    tasks.get_subcommands().filter_map(of).collect()
+}
+
+#[test]
+fn every_rule_that_can_be_broken_is_in_the_page_that_the_help_names() {
+    let page = fs::read_to_string(workspace_root().join("docs/testing.md")).unwrap();
+    let told: BTreeSet<&str> = rules_of(&page).into_iter().collect();
+    let known: BTreeSet<&str> = ua_testkit::BrokenRule::ALL.into_iter().map(ua_testkit::BrokenRule::name).collect();
+    assert_eq!(told, known, "the table of rules in docs/testing.md");
+    assert_eq!(rules_of(&page).len(), known.len(), "a rule is there twice");
+    let mut elsewhere = Vec::new();
+    for (task, flag) in flags_that_break() {
+        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        if help.contains("docs/testing.md") {
+            continue;
+        }
+        // It has rules of its own: the help has them, and the page has each with the flag.
+        let of_its_own = flag.get_possible_values();
+        let own: Vec<&str> = match of_its_own.as_slice() {
+            [] => help.rsplit(": ").next().into_iter().flat_map(|list| list.split(", ")).collect(),
+            values => values.iter().map(clap::builder::PossibleValue::get_name).collect(),
+        };
+        for rule in &own {
+            assert!(page.contains(&format!("`--broken-rule {rule}`")), "docs/testing.md: `{task}` can break {rule}");
+        }
+        elsewhere.push((task, own.len()));
+    }
+    assert_eq!(elsewhere, [("acceptance".to_owned(), 3), ("power-cut".to_owned(), 1)]);
+}
+
+#[test]
+fn a_rule_that_the_table_lacks_is_seen() {
+    let table = "x\n\n| rule | what is broken | what is seen |\n|---|---|---|\n| `no-fence` | a `b` | c |\n| `of-old` | d | e |\n\n| `f` |\n";
+    assert_eq!(rules_of(table), ["no-fence", "of-old"]);
+    assert_eq!(rules_of("| rule |\n|---|\n| `no-fence` |\n"), [""; 0]);
+}
+
 /// Clippy reads the nearest configuration alone.
 #[test]
 fn crates_with_lints_of_their_own_keep_those_of_all() {

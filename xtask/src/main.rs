@@ -15,6 +15,7 @@ mod explore;
 mod findings;
 mod fleet;
 mod fuzz;
+mod made;
 mod mutants;
 mod outside;
 mod part;

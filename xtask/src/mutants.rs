@@ -7,28 +7,29 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use ua_testkit::workspace_root;
 
+use crate::made::Made;
 use crate::patched;
 
 /// How to run them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only the bug of this number, as in M4
+    /// Only the bugs of this number, as in M4, or of which the table says this
     #[arg(long, value_name = "NUMBER")]
     only: Option<String>,
     /// Only one bug for each lane, as on every push
     #[arg(long, conflicts_with_all = ["only", "patches", "rules", "write"])]
     push: bool,
     /// Only those that a lane builds in at a seam
-    #[arg(long, conflicts_with_all = ["only", "patches", "write"])]
+    #[arg(long, conflicts_with_all = ["only", "patches"])]
     rules: bool,
     /// Only those that a patch puts into a copy of the tree
-    #[arg(long, conflicts_with_all = ["only", "write"])]
+    #[arg(long, conflicts_with = "only")]
     patches: bool,
     /// Only see that every patch still fits the sources
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Write the table to this file as well
-    #[arg(long, value_name = "FILE", conflicts_with = "only")]
+    /// Write the table to this file as well; its rows of bugs that were not built in stay as they are
+    #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
@@ -569,13 +570,13 @@ const WAS_SEEN: &str = "was seen";
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let is_wanted = |mutant: &&Mutant| {
         let is_patch = matches!(mutant.seen, Seen::Patch { .. });
-        options.only.as_ref().is_none_or(|only| only == mutant.number)
+        options.only.as_ref().is_none_or(|only| only == mutant.number || mutant.bug.contains(only.as_str()))
             && (!options.push || mutant.shown == Script::Push)
             && (!options.rules || !is_patch)
             && (!options.patches || is_patch)
     };
     let chosen: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
-    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M38");
+    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M{}", last_number());
     if options.check {
         for mutant in chosen {
             mutant.find_test()?;
@@ -583,7 +584,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         println!("every patch fits the sources");
         return Ok(());
     }
-    let (mut rows, mut missed, mut skipped) = (String::new(), Vec::new(), 0);
+    let made = Made::begin(options.write.as_deref())?;
+    let source = made.as_ref().map_or("", Made::source);
+    let (mut rows, mut missed, mut skipped) = (Vec::new(), Vec::new(), 0);
     for mutant in chosen {
         let result = mutant.result().with_context(|| format!("{}: {}", mutant.number, mutant.bug))?;
         eprintln!("{}: {}: {}", mutant.number, mutant.bug, result.words());
@@ -591,23 +594,39 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             missed.push(mutant.number);
         }
         skipped += u32::from(matches!(result, Outcome::Skipped));
-        rows.push_str(&format!("{} {} |\n", mutant.columns(), result.words()));
+        rows.push(format!("{} {} | {source} |\n", mutant.columns(), result.words()));
     }
-    println!("{HEADER}{rows}");
+    println!("{HEADER}{}", rows.concat());
     ensure!(missed.is_empty(), "went unnoticed: {}", missed.join(", "));
-    if let Some(path) = &options.write {
+    if let Some(made) = made {
         ensure!(skipped == 0, "{skipped} lane(s) cannot run here, so the page would say less than it should");
-        fs::write(path, format!("{INTRODUCTION}\n{HEADER}{rows}"))
-            .with_context(|| format!("write {}", path.display()))?;
+        let rows = merged(&made.before(), &rows);
+        let (command, line) = (made.command(), made.line());
+        made.write(&format!("# Seeded bugs\n\nWritten by `{command}`, {INTRODUCTION}\n{line}\n\n{HEADER}{rows}"))?;
     }
     Ok(())
 }
 
-const HEADER: &str = "| number | bug | what sees it | turns red | built in by | result |\n|---|---|---|---|---|---|\n";
+/// The rows of all bugs, in their order: those that were made now, and of the others what the page has.
+fn merged(before: &str, now: &[String]) -> String {
+    let of = |mutant: &Mutant| {
+        let is_its = |row: &&str| row.starts_with(&mutant.columns());
+        now.iter().map(String::as_str).find(is_its).or_else(|| before.split_inclusive('\n').find(is_its))
+    };
+    MUTANTS.iter().filter_map(of).collect()
+}
 
-const INTRODUCTION: &str = "# Seeded bugs\n\n\
-    Written by `cargo xtask mutants --write docs/mutants.md`, which builds each bug into a run where a lane can, and fails when the lane does not see it.\n\
-    A bug that no lane can build in is patched into a copy of the tree, where a test has to fail.\n\n\
+/// The highest number of a bug.
+fn last_number() -> u32 {
+    MUTANTS.iter().filter_map(|mutant| mutant.number.strip_prefix('M')?.parse().ok()).max().unwrap_or(0)
+}
+
+const HEADER: &str =
+    "| number | bug | what sees it | turns red | built in by | result | commit, day |\n|---|---|---|---|---|---|---|\n";
+
+const INTRODUCTION: &str = "which builds each bug into a run where a lane can, and fails when the lane does not see it.\n\
+    A bug that no lane can build in is patched into a copy of the tree, where a test has to fail. Some bugs alone (`--only`) get their rows anew, and\n\
+    the others keep theirs.\n\n\
     *Turns red* is the script that fails when somebody writes the bug: a test, or a lane in the short form of every push, of which a part is\n\
     run here. *Built in by* is the script that writes the bug on purpose and fails unless it is seen: one bug a lane on every push, all of them at night.\n";
 
@@ -713,7 +732,7 @@ mod tests {
 
     #[test]
     fn every_bug_is_numbered_and_every_rule_of_the_testkit_is_broken_by_one() {
-        for number in 1..=17 {
+        for number in 1..=last_number() {
             let number = format!("M{number}");
             assert!(MUTANTS.iter().any(|mutant| mutant.number == number), "{number}");
         }
@@ -729,6 +748,17 @@ mod tests {
         }
         lanes.sort_unstable();
         assert_eq!(lanes, ["acceptance", "crash-matrix", "power-cut", "sim"]);
+    }
+
+    #[test]
+    fn a_row_that_was_not_made_anew_stays_and_one_of_no_bug_goes() {
+        let row = |mutant: &Mutant, result: &str| format!("{} {result} | aaaa, 2026-11-29 |\n", mutant.columns());
+        let before: String = MUTANTS.iter().map(|mutant| row(mutant, "seen before")).collect();
+        let (first, second) = (row(&MUTANTS[0], "seen before"), row(&MUTANTS[1], "seen now"));
+        let page =
+            merged(&format!("# X\n\n{before}| M0 | of old | – | – | – | seen |\n"), std::slice::from_ref(&second));
+        assert_eq!(page.lines().count(), MUTANTS.len());
+        assert!(page.starts_with(&format!("{first}{second}")), "{page}");
     }
 
     #[test]

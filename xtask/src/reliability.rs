@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use ua_testkit::workspace_root;
 
 use crate::crash_matrix::promise;
-use crate::mutants;
+use crate::{acceptance, crash_matrix, explore, made, mutants};
 
 /// What to do with the page.
 #[derive(Debug, clap::Args)]
@@ -38,31 +38,39 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     ensure!(fresh == page, "docs/reliability.md is not what its sources say; run `cargo xtask reliability --write`");
     mutants::check(&docs.join("mutants.md"))?;
-    println!("docs/reliability.md and docs/mutants.md say what their sources say");
+    let text = |file: &str| fs::read_to_string(docs.join(file)).with_context(|| format!("read docs/{file}"));
+    explore::check(&text("explore.md")?)?;
+    acceptance::report::check(&text("acceptance.md")?)?;
+    // Last: it costs the most to write anew.
+    crash_matrix::report::check(&text("crash-matrix.md")?)?;
+    println!("the pages of docs that lanes write say what their sources say");
     Ok(())
 }
 
-/// What the lanes last wrote on their own pages.
+/// What the lanes last wrote on their own pages, and of which commit.
 fn numbers(docs: &Path) -> anyhow::Result<String> {
-    let line = |file: &str, is_it: fn(&str) -> bool| -> anyhow::Result<String> {
-        let text = fs::read_to_string(docs.join(file)).with_context(|| format!("read docs/{file}"))?;
+    let text = |file: &str| fs::read_to_string(docs.join(file)).with_context(|| format!("read docs/{file}"));
+    let row = |name: &str, file: &str, is_it: fn(&str) -> bool| -> anyhow::Result<String> {
+        let text = text(file)?;
         let found = text.lines().find(|line| is_it(line)).with_context(|| format!("docs/{file} has no numbers"))?;
-        Ok(found.trim_end_matches('.').to_owned())
+        let found = found.trim_start_matches("In sum: ").trim_end_matches('.');
+        let made =
+            made::said_by(&text).with_context(|| format!("docs/{file} does not say at which commit it was made"))?;
+        Ok(format!("| [{name}]({file}) | {found} | {made} |\n"))
     };
-    let matrix = line("crash-matrix.md", |line| line.contains(" cells, ") && line.contains(" duplicates"))?;
-    let simulation = line("simulation.md", |line| line.contains(" simulations") && line.contains(" ended, "))?;
-    let paths = line("explore.md", |line| line.contains(" paths, every one "))?;
-    let acceptance = line("acceptance.md", |line| line.starts_with("In sum: "))?;
-    let acceptance = acceptance.trim_start_matches("In sum: ");
-    Ok(format!(
-        "| lane | what came of it |\n|---|---|\n\
-         | [crash matrix](crash-matrix.md) | {matrix} |\n\
-         | [simulation](simulation.md) | {simulation} |\n\
-         | [every path](explore.md) | {paths} |\n\
-         | [acceptance](acceptance.md) | {acceptance} |\n\
-         | [seeded bugs](mutants.md) | {} |\n",
-        mutants::counts()
-    ))
+    let is_matrix = |line: &str| line.contains(" cells, ") && line.contains(" duplicates");
+    let is_simulation = |line: &str| line.contains(" simulations") && line.contains(" ended, ");
+    let (walked, at) = explore::told(&text("explore.md")?);
+    ensure!(!walked.is_empty(), "docs/explore.md has no numbers");
+    Ok([
+        "| lane | what came of it | commit, day, time |\n|---|---|---|\n".to_owned(),
+        row("crash matrix", "crash-matrix.md", is_matrix)?,
+        row("simulation", "simulation.md", is_simulation)?,
+        format!("| [every path](explore.md) | {walked} | {at} |\n"),
+        row("acceptance", "acceptance.md", |line| line.starts_with("In sum: "))?,
+        format!("| [seeded bugs](mutants.md) | {} | each in its row |\n", mutants::counts()),
+    ]
+    .concat())
 }
 
 /// The page with what stands between the marks of a part replaced.

@@ -77,11 +77,12 @@ pub(super) fn points(route: Route) -> Vec<Point> {
     }
 }
 
+/// How the name of a kill at moments that a seed decides begins.
+pub(super) const RANDOM: &str = "random moments";
+
 /// Moments that a seed decides, within the time that an undisturbed run takes.
 pub(super) fn random(random: &mut Random, count: u32, span: Duration) -> Vec<Point> {
-    (1..=count)
-        .map(|n| Point::new(format!("random moments {n}"), Kill::Moments(random.moments(span))).quick())
-        .collect()
+    (1..=count).map(|n| Point::new(format!("{RANDOM} {n}"), Kill::Moments(random.moments(span))).quick()).collect()
 }
 
 /// Two pages are stored, two are on their way.

@@ -1,7 +1,6 @@
 //! The summary: windows × classes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -10,9 +9,16 @@ use super::boundaries::{Boundary, Death};
 use super::classes::CLASSES;
 use super::verdict::{Verdict, in_words};
 use super::{Judged, Options};
+use crate::made::Made;
 
 /// Prints the summary, writes it where it is asked for, and fails when a promise does not hold (or a broken rule was not seen).
-pub(crate) fn report(judged: &[Judged], options: &Options, note: &str, took: Duration) -> anyhow::Result<()> {
+pub(crate) fn report(
+    judged: &[Judged],
+    options: &Options,
+    note: &str,
+    took: Duration,
+    made: Option<&Made>,
+) -> anyhow::Result<()> {
     let sum = |of: fn(&Verdict) -> usize| judged.iter().map(|one| of(&one.verdict)).sum::<usize>();
     let (duplicates, lost) = (sum(|v| v.duplicates), sum(|v| v.lost));
     let diverged = sum(|v| usize::from(!v.diverged.is_empty()));
@@ -43,12 +49,42 @@ pub(crate) fn report(judged: &[Judged], options: &Options, note: &str, took: Dur
     }
     let wrong = judged.iter().filter(|one| !one.verdict.is_right()).count();
     ensure!(wrong == 0, "{wrong} cell(s) are wrong, {missed} of them because their point was never reached");
-    if let Some(path) = &options.write {
-        let page = format!(
-            "# Crash matrix\n\nWritten by `cargo xtask crash-matrix --write docs/crash-matrix.md`. Rows are the steps of a turn that a process was killed in (SIGKILL), \
-             columns the classes of tools. What each word promises is in [testing.md](testing.md#crash-matrix).\n\n{counted}.\n\n{tables}"
+    if let Some(made) = made {
+        let note = if note.is_empty() { String::new() } else { format!("{note}\n\n") };
+        made.write(&format!(
+            "# Crash matrix\n\nWritten by `{}`. Rows are the steps of a turn that a process was killed in (SIGKILL), \
+             columns the classes of tools. What each word promises is in [testing.md](testing.md#crash-matrix).\n\n{}\n\n{counted}.\n\n\
+             {note}{tables}",
+            made.command(),
+            made.line()
+        ))?;
+    }
+    Ok(())
+}
+
+/// How a row begins that names the classes of a table.
+const HEAD: &str = "| killed in | cells | ";
+
+/// Fails when a table of the page has other classes than there are.
+pub(crate) fn check(page: &str) -> anyhow::Result<()> {
+    let known: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
+    let heads: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(HEAD)).collect();
+    ensure!(!heads.is_empty(), "docs/crash-matrix.md has no table");
+    for head in heads {
+        let told: Vec<&str> = head.trim_end_matches(" |").split(" | ").collect();
+        let without = |list: &[&str], other: &[&str]| {
+            let left: Vec<&str> = list.iter().filter(|name| !other.contains(name)).copied().collect();
+            if left.is_empty() { "none".to_owned() } else { left.join("; ") }
+        };
+        ensure!(
+            told == known,
+            "docs/crash-matrix.md has {} classes of tools and there are {} (not on the page: {}; only there: {}); run \
+             `cargo xtask crash-matrix --write docs/crash-matrix.md`",
+            told.len(),
+            known.len(),
+            without(&known, &told),
+            without(&told, &known)
         );
-        fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
     }
     Ok(())
 }
@@ -67,7 +103,7 @@ fn tables(judged: &[Judged]) -> String {
     for (protection, cells) in protections {
         let header: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
         text.push_str(&format!("## {}\n\n", capital(protection)));
-        text.push_str(&format!("| killed in | cells | {} |\n", header.join(" | ")));
+        text.push_str(&format!("{HEAD}{} |\n", header.join(" | ")));
         text.push_str(&format!("|---|---|{}\n", "---|".repeat(header.len())));
         for step in &steps {
             let row: Vec<(&Judged, &Boundary)> = cells
@@ -118,4 +154,27 @@ fn inside(judged: &[Judged]) -> String {
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_with_other_classes_is_seen() {
+        let known: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
+        let page = |names: &[&str]| format!("# Crash matrix\n\n## Resume\n\n{HEAD}{} |\n|---|\n", names.join(" | "));
+        check(&page(&known)).unwrap();
+        let said = |page: &str| check(page).unwrap_err().to_string();
+        let last = known[known.len() - 1];
+        assert!(
+            said(&page(&known[..known.len() - 1])).contains(&format!("(not on the page: {last}; only there: none)"))
+        );
+        assert!(
+            said(&page(&[&known[..], &["of old"]].concat())).contains("(not on the page: none; only there: of old)")
+        );
+        // One of two tables is of before.
+        assert!(check(&format!("{}{}", page(&known), page(&known[1..]))).is_err());
+        assert_eq!(said("# Crash matrix\n"), "docs/crash-matrix.md has no table");
+    }
 }

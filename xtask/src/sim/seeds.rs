@@ -1,10 +1,11 @@
 //! Simulations that seeds draw.
 
-use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use ua_testkit::sim::{Counts, Outcomes, SimOptions};
+
+use crate::made::Made;
 
 use super::{Options, STANDARD_SEEDS, Stores, in_words, minimise, play_all};
 
@@ -21,12 +22,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let is_standard = options.seed == 1 && options.seeds >= STANDARD_SEEDS && options.deaths.is_none();
     let list: Vec<SimOptions> = (options.seed..end).map(of_seed).collect();
     let start = Instant::now();
+    let made = Made::begin(options.write.as_deref())?;
+    let mut first_seeds = FirstSeeds::default();
     let (mut counts, mut wrong, mut played, mut caught) = (Counts::default(), Vec::new(), 0_u64, None);
     let mut outcomes: Vec<Outcomes> = vec![Outcomes::default(); options.store.kinds().len()];
     let mut firsts: Vec<SimOptions> = Vec::new();
     play_all(&list, options.store, |one, done| {
         played += 1;
         counts.add(&done.counts);
+        first_seeds.add(one.seed, &done.counts);
         let before = outcomes[0].missing().len();
         outcomes.iter_mut().zip(&done.outcomes).for_each(|(sum, one)| sum.add(one));
         if outcomes[0].missing().len() < before {
@@ -75,9 +79,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     if is_standard && options.store == Stores::Memory {
         on_both(options, &firsts)?;
     }
-    if let Some(path) = &options.write {
-        let page = page(options, &sum, &counts);
-        fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
+    if let Some(made) = made {
+        made.write(&page(options, &made, &sum, &counts, &first_seeds))?;
     }
     Ok(())
 }
@@ -114,12 +117,15 @@ fn on_both(options: &Options, firsts: &[SimOptions]) -> anyhow::Result<()> {
 }
 
 /// What came of it, for the documentation.
-fn page(options: &Options, sum: &str, counts: &Counts) -> String {
-    let each = if options.store == Stores::Both { 2 } else { 1 };
+fn page(options: &Options, made: &Made, sum: &str, counts: &Counts, first_seeds: &FirstSeeds) -> String {
+    let stores = options.store.kinds().len() as u64;
     format!(
-        "{PAGE}\n{sum}.\n\nOn the way: {}.\n{}{}",
+        "# Simulation\n\nWritten by `{}`; what is simulated and what must hold is in\n[testing.md](testing.md).\n\n{}\n\n{sum}.\n\nOn the way: \
+         {}.\n{}{}",
+        made.command(),
+        made.line(),
         in_words(counts),
-        asked_before(counts, options.seeds * each),
+        asked_before(counts, options.seeds * stores, first_seeds, stores),
         read_before()
     )
 }
@@ -141,32 +147,74 @@ const READ: [(&str, &str, u64); 10] = [
 /// The last commit before any of it was mended.
 const BEFORE: &str = "b4201c4";
 
-/// The questions about calls, and the effects, of the 603 simulations that the page of [`BEFORE`] is about; seeds 1 to 600 are those of today.
+/// The simulations that the page of [`BEFORE`] is about, their questions about calls, and their effects. All on one store; its first seeds
+/// are 1 to [`STANDARD_SEEDS`].
 const ASKED_BEFORE: (u64, u64, u64) = (603, 2_103, 4_279);
 
+/// The simulations of a round that have the seeds which the page of [`BEFORE`] had.
+#[derive(Debug, Default)]
+struct FirstSeeds {
+    simulations: u64,
+    counts: Counts,
+}
+
+impl FirstSeeds {
+    /// Counts a simulation, if it is one of them.
+    fn add(&mut self, seed: u64, counts: &Counts) {
+        if (1..=STANDARD_SEEDS).contains(&seed) {
+            self.simulations += 1;
+            self.counts.add(counts);
+        }
+    }
+}
+
+/// A number with two places behind the point.
+fn ratio(part: u64, whole: u64) -> String {
+    let hundredths = part.saturating_mul(100) / whole.max(1);
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// How often a person was asked in so many simulations.
+fn asked(counts: &Counts, simulations: u64) -> String {
+    let Counts { questions, effects, in_doubt, beside, .. } = counts;
+    format!(
+        "{} a simulation and {} an effect, {} and {} of them whether a call happened, {} and {} whether it repeats another one",
+        ratio(*questions, simulations),
+        ratio(*questions, *effects),
+        ratio(*in_doubt, simulations),
+        ratio(*in_doubt, *effects),
+        ratio(*beside, simulations),
+        ratio(*beside, *effects)
+    )
+}
+
 /// The part of the page about how often a person was asked before, and is now.
-fn asked_before(counts: &Counts, simulations: u64) -> String {
+fn asked_before(counts: &Counts, simulations: u64, first_seeds: &FirstSeeds, stores: u64) -> String {
     let (times, questions, effects) = ASKED_BEFORE;
-    let hundredths = |part: u64, whole: u64| {
-        let ratio = part.saturating_mul(100) / whole.max(1);
-        format!("{}.{:02}", ratio / 100, ratio % 100)
+    let of_first = if first_seeds.simulations == STANDARD_SEEDS {
+        let asked = asked(&first_seeds.counts, STANDARD_SEEDS * stores);
+        format!("In seeds 1 to {STANDARD_SEEDS} alone, which were the first there, too, it is\n{asked}.\n")
+    } else {
+        String::new()
     };
     format!(
         "\n## Questions before and after\n\nThe page of commit {BEFORE} has {questions} questions about calls and {effects} effects in {times} \
-         simulations of one store: {} questions\na simulation, {} an effect. Here it is {} a simulation and {} an effect, {} of them whether a call \
-         happened, {} whether it repeats another one.\n\nMore is asked: whether a call happened of which a later attempt was refused (it was called \
-         failed); whether a call repeats what a\nsub-agent, a fork or a parent did (nobody looked); before a call that was refused is tried again, if \
-         another one may have done it\nmeanwhile; and once more when something else would be sent than was shown, or *it did not happen* was said \
-         before it could be\nknown. Less is asked: about a twin that is under way in the same tree (it is waited for), and about an earlier tool \
-         server that\nis still alive (once).\n",
-        hundredths(questions, times),
-        hundredths(questions, effects),
-        hundredths(counts.questions, simulations),
-        hundredths(counts.questions, counts.effects),
-        hundredths(counts.in_doubt, simulations),
-        hundredths(counts.beside, simulations),
+         simulations of one store: {} questions\na simulation, {} an effect. Here it is\n{}.\n{of_first}\n{COMPARED}\n\nMore is asked: whether a call \
+         happened of which a later attempt was refused (it was called failed); whether a call repeats what a\nsub-agent, a fork or a parent did (nobody \
+         looked); before a call that was refused is tried again, if another one may have done it\nmeanwhile; and once more when something else would be \
+         sent than was shown, or *it did not happen* was said before it could be\nknown. Less is asked: about a twin that is under way in the same tree \
+         (it is waited for), and about an earlier tool server that\nis still alive (once).\n",
+        ratio(questions, times),
+        ratio(questions, effects),
+        asked(counts, simulations),
     )
 }
+
+/// What the numbers of then and of now can be compared in.
+const COMPARED: &str = "\
+    What can be compared is how many questions an effect costs. The same seed is not the same story: what happens next is drawn from lists that have\n\
+    grown since, and jobs, people and faults are drawn that there were not, so neither the effects nor the questions of a seed are those of then. That\n\
+    this part or that is asked more often is no measure of the core alone either: what it is asked about is drawn more often or less.";
 
 /// The part of the page about what reading had found. All of it is mended, so that only a program of that commit shows it.
 fn read_before() -> String {
@@ -184,5 +232,23 @@ fn read_before() -> String {
     text
 }
 
-const PAGE: &str = "# Simulation\n\nWritten by `cargo xtask sim --seeds N --store both --write docs/simulation.md`; what is simulated \
-                    and what must hold is in\n[testing.md](testing.md).\n";
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_seeds_are_compared_and_only_when_all_were_played() {
+        let one = Counts { questions: 3, effects: 6, in_doubt: 1, beside: 2, ..Counts::default() };
+        let (mut first_seeds, mut all) = (FirstSeeds::default(), Counts::default());
+        for seed in 1..=STANDARD_SEEDS + 10 {
+            first_seeds.add(seed, &one);
+            all.add(&one);
+        }
+        assert_eq!(first_seeds.simulations, STANDARD_SEEDS);
+        let told = asked_before(&all, STANDARD_SEEDS + 10, &first_seeds, 1);
+        let each = "3.00 a simulation and 0.50 an effect, 1.00 and 0.16 of them whether a call happened, 2.00 and 0.33 whether";
+        assert_eq!(told.matches(each).count(), 2, "{told}");
+        let told = asked_before(&all, STANDARD_SEEDS + 10, &FirstSeeds::default(), 1);
+        assert_eq!(told.matches(each).count(), 1, "{told}");
+    }
+}
