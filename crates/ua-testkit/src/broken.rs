@@ -67,7 +67,8 @@ pub enum BrokenRule {
     DestinationsForgotten,
     /// A key under which something was done counts as unused once a person said that it did not happen: [`CorrectedKeysStayGood`].
     CorrectedKeysStayGood,
-    /// What a person accepts of a copy that was put back is not learnt from `effects.log`: [`AcceptedAsUnsent`].
+    /// What a person accepts of a copy that was put back is not learnt from `effects.log`, neither into its rows ([`AcceptedAsUnsent`]) nor beside
+    /// them: each of the two would have a person asked.
     AcceptedAsUnsent,
     /// What a person accepted of a copy that was put back, and is in no row of it, is known no more: nobody is asked whether it is done again.
     AcceptedIsForgotten,

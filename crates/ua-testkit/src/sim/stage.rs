@@ -261,7 +261,8 @@ impl Stage {
         let servers = if moves { Servers::moving } else { Servers::new };
         let mirror = Arc::new(Mirror::new(
             options.broken == Some(BrokenRule::RestoreLooksAtOneRun),
-            options.broken == Some(BrokenRule::AcceptedIsForgotten),
+            // What a copy has no row of is known by the log alone, and of what it has a row the log would tell as well.
+            matches!(options.broken, Some(BrokenRule::AcceptedIsForgotten | BrokenRule::AcceptedAsUnsent)),
         ));
         let model = SimModel::new(intents.clone(), habits, Chance::of(seed, "model"), harm.model_faults);
         Ok(Self {
