@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
-use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
+use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Shared, Timestamp};
 use ua_dispatch::RunTime;
 use ua_evidence::Undeclared;
-use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
+use ua_llm::{Conversation, Ending, KnownPrefix, Measured, Measurer, ModelRequest, ToolOffer};
 use ua_store::rules::{IN_DOUBT, TOLD_OF, UNDECLARED, UNPAID};
 use ua_store::{
     CallRecord, Choice, EndMark, OverrideKind, QuestionKind, RequestId, RunRecord, RunRecords, Store, is_task,
@@ -133,8 +133,8 @@ async fn drive_to_conclusion(
 /// A request that is reserved and not charged yet.
 struct Reserved {
     request: ModelRequest,
-    /// Its digest.
-    sha256: Sha256,
+    /// Its digest, and its size as its bytes say it: what is reserved may be more.
+    measured: Measured,
     /// What of it the provider knows already.
     known: Option<KnownPrefix>,
     id: RequestId,

@@ -5,14 +5,10 @@
 //! that one had. Read off the stored requests, so that another process cuts as this one did.
 
 use ua_llm::ModelRequest;
-use ua_store::{RequestEnd, RequestRecord, RequestStatus, RunRecords, TELLING_TOKENS};
-
-use crate::budget::Estimate;
+use ua_store::{PLAIN_SCALE as PLAIN, RequestEnd, RequestRecord, RequestStatus, RunRecords, TELLING_TOKENS};
 
 /// Tokens from which on a request may be too long for a model: no context is smaller.
 const LARGE: u64 = 2_000;
-/// Thousandths: one estimated token counts as one.
-const PLAIN: u64 = 1_000;
 /// Thousandths beyond which nothing counts text.
 const WIDEST: u64 = 8_000;
 /// Steps of the scale: a cut that moves with every request would spoil the provider's prompt cache.
@@ -61,18 +57,19 @@ impl Fit {
             self.note(worst);
         }
         let answered = records.requests.iter().filter(|request| request.status == RequestStatus::Actual);
-        let largest = answered.map(|request| request.estimated_tokens).max();
+        let largest = answered.map(RequestRecord::plain_tokens).max();
         self.answered = self.answered.max(largest.unwrap_or_default());
     }
 
-    /// Learns from one request that was answered.
-    pub(crate) fn learn(&mut self, estimate: &Estimate, end: RequestEnd) {
-        self.answered = self.answered.max(estimate.input_tokens);
+    /// Learns from one request of so many estimated tokens that was answered. Here and below, tokens are those of the estimator alone: what is
+    /// learnt from them does not depend on what was known before.
+    pub(crate) fn learn(&mut self, tokens: u64, end: RequestEnd) {
+        self.answered = self.answered.max(tokens);
         (self.cuts, self.guesses) = (0, 0);
         if let RequestEnd::Actual(usage) = end {
-            let (estimated, counted) = (estimate.input_tokens, usage.total() - usage.output_tokens);
-            if estimated >= TELLING_TOKENS {
-                self.note(counted.saturating_mul(PLAIN).div_ceil(estimated));
+            let counted = usage.total() - usage.output_tokens;
+            if tokens >= TELLING_TOKENS {
+                self.note(counted.saturating_mul(PLAIN).div_ceil(tokens));
             }
         }
     }
@@ -83,17 +80,17 @@ impl Fit {
     }
 
     /// A request was too long: the next one has two thirds of its history, and after a few such half of it.
-    pub(crate) fn cut_below(&mut self, request: &ModelRequest, estimate: &Estimate) {
-        let history = estimate.input_tokens.saturating_sub(tools_of(request));
+    pub(crate) fn cut_below(&mut self, request: &ModelRequest, tokens: u64) {
+        let history = tokens.saturating_sub(tools_of(request));
         let less = if self.cuts < GENTLE_CUTS { history / 3 * 2 } else { history / 2 };
         self.cuts = self.cuts.saturating_add(1);
         self.keep_below(less);
     }
 
     /// A request was perhaps too long: the next one has two thirds of its history, and the one after it no more than what was answered before.
-    pub(crate) fn guess_below(&mut self, request: &ModelRequest, estimate: &Estimate) {
+    pub(crate) fn guess_below(&mut self, request: &ModelRequest, tokens: u64) {
         let tools = tools_of(request);
-        let less = estimate.input_tokens.saturating_sub(tools) / 3 * 2;
+        let less = tokens.saturating_sub(tools) / 3 * 2;
         let answered = self.answered.saturating_sub(tools).max(SMALL);
         let less = if self.guesses == 0 || self.answered == 0 { less } else { less.min(answered) };
         self.guesses = self.guesses.saturating_add(1);
@@ -137,6 +134,11 @@ impl Fit {
     pub(crate) fn counted(&self, tokens: u64) -> u64 {
         tokens.saturating_mul(self.scale) / PLAIN
     }
+
+    /// What an estimated token counts as, in thousandths. The worst that was counted: whoever reserves by it reserves enough.
+    pub(crate) fn scale(&self) -> u64 {
+        self.scale
+    }
 }
 
 /// What the tools of a request cost.
@@ -147,12 +149,10 @@ fn tools_of(request: &ModelRequest) -> u64 {
 #[cfg(test)]
 mod tests {
     use ua_core::{Message, Origin, Usage};
+    use ua_evidence::testing::Story;
 
     use super::*;
-
-    fn estimate(input_tokens: u64) -> Estimate {
-        Estimate { input_tokens, output_tokens: 10, price: None }
-    }
+    use crate::budget::{Estimate, Limits as Budgets, Spent};
 
     fn request() -> ModelRequest {
         ModelRequest {
@@ -170,7 +170,7 @@ mod tests {
 
     fn told(fit: &mut Fit, estimated: u64, counted: u64) {
         let usage = Usage { input_tokens: counted, output_tokens: 5, ..Usage::default() };
-        fit.learn(&estimate(estimated), RequestEnd::Actual(usage));
+        fit.learn(estimated, RequestEnd::Actual(usage));
     }
 
     #[test]
@@ -186,23 +186,84 @@ mod tests {
         assert_eq!(fit.history(128_000), 16_000);
     }
 
+    /// Over ratios of the provider's count to the estimate × sizes of the first request × how fast the history grows: a run that is stopped by
+    /// its tokens never used more than they are but for what its last request counted more than was known, and nothing once that is known; and
+    /// another process that reads the same requests reserves the same.
+    #[test]
+    fn a_budget_of_tokens_holds_whatever_the_provider_counts() {
+        let (max_tokens, reply) = (50_000, 200);
+        let limits = Budgets { max_tokens: Some(max_tokens), ..Budgets::default() };
+        let mut stopped = 0;
+        for ratio in (500..=WIDEST).step_by(250) {
+            for first in [100, 900, 1_000, 1_001, 4_100] {
+                for grows in [0, 77, 900] {
+                    let (mut fit, mut spent, mut plain) = (Fit::default(), Spent::default(), first);
+                    let mut excess = 0;
+                    let mut rows = Vec::new();
+                    loop {
+                        let scale = fit.scale();
+                        let estimate = Estimate { input_tokens: fit.counted(plain), output_tokens: reply, price: None };
+                        assert!(estimate.input_tokens >= plain, "never below the plain estimate");
+                        if limits.admit(&spent, &estimate).is_err() {
+                            break;
+                        }
+                        let counted = plain * ratio / PLAIN;
+                        excess = counted.saturating_sub(estimate.input_tokens);
+                        let is_known = scale >= ratio;
+                        assert!(!is_known || excess == 0, "{ratio} {first} {grows}: {excess} at {scale}");
+                        let usage = Usage { input_tokens: counted, output_tokens: reply, ..Usage::default() };
+                        spent.add(estimate.charge(RequestEnd::Actual(usage)));
+                        fit.learn(plain, RequestEnd::Actual(usage));
+                        rows.push((estimate.input_tokens, scale, plain, usage));
+                        let (at_least, learnt) = (ratio.max(PLAIN), fit.scale());
+                        assert!(plain < TELLING_TOKENS || (at_least..at_least + STEP).contains(&learnt), "{learnt}");
+                        plain += grows;
+                    }
+                    stopped += 1;
+                    assert!(spent.tokens <= max_tokens + excess, "{ratio} {first} {grows}: {} used", spent.tokens);
+                    // What is stored says what was estimated, and what the provider counted for it.
+                    let mut story = Story::new(r#"{"objective": "x"}"#);
+                    story.asks("says nothing", &[]);
+                    let row = story.records.requests[0].clone();
+                    story.records.requests = rows
+                        .iter()
+                        .map(|(estimated_tokens, scale, _, usage)| RequestRecord {
+                            estimator: ua_store::scaled_estimator("e/1", *scale),
+                            estimated_tokens: *estimated_tokens,
+                            status: RequestStatus::Actual,
+                            usage: *usage,
+                            ..row.clone()
+                        })
+                        .collect();
+                    for (stored, (.., plain, _)) in story.records.requests.iter().zip(&rows) {
+                        assert_eq!(stored.plain_tokens(), *plain, "{ratio} {first} {grows}");
+                    }
+                    let mut resumed = Fit::default();
+                    resumed.learn_from(&story.records);
+                    assert_eq!((resumed.scale(), resumed.answered), (fit.scale(), fit.answered), "{ratio} {first}");
+                }
+            }
+        }
+        assert!(stopped > 400, "{stopped} runs");
+    }
+
     #[test]
     fn what_was_too_long_is_cut_to_less_each_time() {
         let request = request();
         let mut fit = Fit::default();
-        fit.cut_below(&request, &estimate(90_000));
+        fit.cut_below(&request, 90_000);
         assert_eq!(fit.history(128_000), 60_000);
-        fit.cut_below(&request, &estimate(60_000));
+        fit.cut_below(&request, 60_000);
         assert_eq!(fit.history(128_000), 40_000);
-        fit.cut_below(&request, &estimate(90_000));
+        fit.cut_below(&request, 90_000);
         assert_eq!(fit.history(128_000), 40_000);
         // From then on it is halved, until something is answered.
-        fit.cut_below(&request, &estimate(40_000));
+        fit.cut_below(&request, 40_000);
         assert_eq!(fit.history(128_000), 20_000);
         told(&mut fit, 20_000, 20_000);
-        fit.cut_below(&request, &estimate(30_000));
+        fit.cut_below(&request, 30_000);
         assert_eq!(fit.history(128_000), 20_000);
-        fit.cut_below(&request, &estimate(20_000));
+        fit.cut_below(&request, 20_000);
         assert_eq!(fit.history(128_000), 13_332);
     }
 
@@ -210,13 +271,13 @@ mod tests {
     fn a_second_guess_is_no_more_than_what_was_answered() {
         let (mut fit, request) = (Fit::default(), request());
         told(&mut fit, 3_000, 3_000);
-        fit.guess_below(&request, &estimate(90_000));
+        fit.guess_below(&request, 90_000);
         assert_eq!(fit.history(128_000), 60_000);
-        fit.guess_below(&request, &estimate(60_000));
+        fit.guess_below(&request, 60_000);
         assert_eq!(fit.history(128_000), 3_000);
         let mut nothing = Fit::default();
-        nothing.guess_below(&request, &estimate(90_000));
-        nothing.guess_below(&request, &estimate(60_000));
+        nothing.guess_below(&request, 90_000);
+        nothing.guess_below(&request, 60_000);
         assert_eq!(nothing.history(128_000), 40_000);
     }
 
@@ -229,7 +290,7 @@ mod tests {
         told(&mut fit, 2_000, 4_000);
         assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 3_000, taken: Some(3_000) });
         assert!(!fit.is_cut(128_000, Some(6_000)), "it is known");
-        fit.cut_below(&request(), &estimate(3_000));
+        fit.cut_below(&request(), 3_000);
         assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 2_000, taken: Some(2_000) });
         assert_eq!(fit.limits(128_000, None), Limits { wanted: 2_000, taken: Some(2_000) });
         assert!(fit.is_cut(128_000, Some(6_000)) && fit.is_cut(128_000, None) && !fit.is_cut(2_000, None));

@@ -10,7 +10,7 @@ use ua_core::{CallId, CallStatus, Message, Money, Origin, RunId, ToolCharge, Usa
 use ua_store::rows::Written;
 use ua_store::{
     CallSum, CheckpointKind, CheckpointRecord, Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RequestSum,
-    RunRecord, RunRecords, StepRecord, TELLING_TOKENS, first_kept, message_bytes, step_of,
+    PLAIN_SCALE, RunRecord, RunRecords, SCALED_BY, StepRecord, TELLING_TOKENS, first_kept, message_bytes, step_of,
 };
 
 use crate::column::{Columns, int};
@@ -313,14 +313,20 @@ impl Db<'_> {
     /// The requests before turn `before`, added up, and whether one of them is open.
     fn requests_behind(&self, id: &RunId, before: u32, steps: &[StepRecord]) -> DbResult<(Vec<RequestSum>, bool)> {
         let step = step_in_sql(steps);
+        // As in `RequestRecord::plain_tokens`.
+        let scale = format!(
+            "max({PLAIN_SCALE}, (instr(estimator, '{SCALED_BY}') > 0) * \
+             CAST(substr(estimator, instr(estimator, '{SCALED_BY}') + 1) AS INTEGER))"
+        );
+        let plain = format!("((estimated_tokens * {PLAIN_SCALE} + {scale} - 1) / {scale})");
         let sums = format!(
             "count(*) AS requests, sum(input_tokens) AS input, \
              sum(output_tokens) AS output, sum(cache_read_tokens) AS cache_read, sum(cache_write_tokens) AS cache_write, sum(cost_nanos) AS cost, \
              sum(cost_nanos IS NULL AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens > 0) AS unpriced, \
              sum(t.status = 'actual' AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens \
              > estimated_tokens + reserved_output_tokens) AS overruns, sum(estimated_tokens) AS estimated, \
-             max(CASE WHEN t.status = 'actual' AND estimated_tokens >= {TELLING_TOKENS} \
-             THEN ((input_tokens + cache_read_tokens + cache_write_tokens) * 1000 + estimated_tokens - 1) / estimated_tokens \
+             max(CASE WHEN t.status = 'actual' AND {plain} >= {TELLING_TOKENS} \
+             THEN ((input_tokens + cache_read_tokens + cache_write_tokens) * {PLAIN_SCALE} + {plain} - 1) / {plain} \
              ELSE 0 END) AS counted_as"
         );
         // Most often all are of one kind, and need not be sorted by their kinds.

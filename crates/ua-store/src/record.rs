@@ -889,9 +889,9 @@ pub struct RequestRecord {
     pub model: String,
     /// What its tokens cost when it was asked; `None` when nobody knew.
     pub price: Option<TokenPrice>,
-    /// Name and version of what made the estimate.
+    /// Name and version of what made the estimate, with the scale if it was scaled by what the provider had counted before.
     pub estimator: String,
-    /// Estimated input tokens.
+    /// Estimated input tokens, scaled.
     pub estimated_tokens: u64,
     /// The most output tokens that were allowed.
     pub reserved_output_tokens: u64,

@@ -30,6 +30,18 @@ pub struct Keep {
 /// Requests below this many estimated tokens say more about what a provider adds to each than about how it counts.
 pub const TELLING_TOKENS: u64 = 1_000;
 
+/// The scale of an estimate that stands as its estimator made it, in thousandths.
+pub const PLAIN_SCALE: u64 = 1_000;
+
+/// What stands between an estimator and the scale of its estimate.
+pub const SCALED_BY: char = '*';
+
+/// The estimator of a reservation whose estimate is so many thousandths of what that one estimates, since its provider counts more. It is read back
+/// where another process asks what the provider counts for one estimated token.
+pub fn scaled_estimator(estimator: &str, scale: u64) -> String {
+    if scale <= PLAIN_SCALE { estimator.to_owned() } else { format!("{estimator}{SCALED_BY}{scale}") }
+}
+
 /// What was left out of a run's records: turns before [`before`](Self::before) are there in part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
@@ -154,11 +166,19 @@ impl RequestSum {
 }
 
 impl RequestRecord {
-    /// How many thousandths of a token the provider counted for an estimated one; `None` unless it counted, and the request is telling.
+    /// How many thousandths of a token the provider counted for an estimated one, before that was scaled; `None` unless it counted, and the
+    /// request is telling.
     pub fn counted_as(&self) -> Option<u64> {
         let counted = self.usage.total() - self.usage.output_tokens;
-        let is_telling = self.status == RequestStatus::Actual && self.estimated_tokens >= TELLING_TOKENS;
-        is_telling.then(|| counted.saturating_mul(1_000).div_ceil(self.estimated_tokens))
+        let plain = self.plain_tokens();
+        let is_telling = self.status == RequestStatus::Actual && plain >= TELLING_TOKENS;
+        is_telling.then(|| counted.saturating_mul(PLAIN_SCALE).div_ceil(plain))
+    }
+
+    /// Its input tokens as its estimator alone estimates them, without what the provider had counted more before.
+    pub fn plain_tokens(&self) -> u64 {
+        let scale = self.estimator.split_once(SCALED_BY).and_then(|(_, scale)| scale.parse().ok()).unwrap_or(PLAIN_SCALE);
+        self.estimated_tokens.saturating_mul(PLAIN_SCALE).div_ceil(scale.max(PLAIN_SCALE))
     }
 }
 

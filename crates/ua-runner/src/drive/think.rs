@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use ua_core::{Audience, Env, Sha256, Usage, chain};
+use ua_core::{Audience, Env, Usage, chain};
 use ua_ledger::{Tries, again};
 use ua_llm::{
     Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, ResultImages, Status, images_of_results,
     tell_tool_uses_apart,
 };
-use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore};
+use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore, scaled_estimator};
 
 use super::session::Asked;
 use super::{Driver, Reserved};
@@ -36,7 +36,8 @@ impl Driver<'_> {
     ) -> Result<Event, RunError> {
         let provider = self.ports.llm.name();
         let estimate = Estimate {
-            input_tokens: measured.input_tokens,
+            // As the provider counts, as far as that is known: what it counts more would be used all the same.
+            input_tokens: self.fit.counted(measured.input_tokens),
             output_tokens: request.max_output_tokens.into(),
             price: [provider, self.ports.llm.priced_as()]
                 .iter()
@@ -46,7 +47,7 @@ impl Driver<'_> {
             spans::over_budget(turn, &detail);
             return Ok(Event::OverBudget { detail });
         }
-        self.reserve_fitting(turn, request, measured.sha256, estimate).await?;
+        self.reserve_fitting(turn, request, measured, estimate).await?;
         Ok(Event::Reserved(estimate))
     }
 
@@ -55,17 +56,17 @@ impl Driver<'_> {
         &mut self,
         turn: u32,
         request: ModelRequest,
-        sha256: Sha256,
+        measured: Measured,
         estimate: Estimate,
     ) -> Result<(), RunError> {
         let known = self.known_of(&request);
         let reservation = RequestReservation {
             turn,
-            request_sha256: sha256,
+            request_sha256: measured.sha256,
             provider: self.ports.llm.name().to_owned(),
             model: request.model.clone(),
             price: estimate.price,
-            estimator: ESTIMATOR.to_owned(),
+            estimator: scaled_estimator(ESTIMATOR, self.fit.scale()),
             estimated_tokens: estimate.input_tokens,
             reserved_output_tokens: estimate.output_tokens,
             continued_from: known.as_ref().map(|known| known.response_id.clone()),
@@ -80,7 +81,7 @@ impl Driver<'_> {
                 Err(error) => return Err(RunError::at(doing)(error)),
             }
         };
-        self.request = Some(Reserved { request, sha256, known, id, estimate });
+        self.request = Some(Reserved { request, measured, known, id, estimate });
         Ok(())
     }
 
@@ -108,14 +109,14 @@ impl Driver<'_> {
                     return Ok(Event::Thought(Ok(Box::new(reply))));
                 }
                 Some(Err(LlmError::SessionForgotten { response_id, message })) if reserved.known.is_some() => {
-                    let (request, sha256, estimate) = (reserved.request.clone(), reserved.sha256, reserved.estimate);
+                    let (request, measured, estimate) = (reserved.request.clone(), reserved.measured, reserved.estimate);
                     self.close_request(turn, RequestEnd::Refused).await?;
                     self.forget_session(turn, &response_id, &message);
                     if self.ports.stop.is_stopping() {
                         return Ok(Event::ThinkingInterrupted { end: RequestEnd::Zero });
                     }
                     // It fits the budget as it did: what was refused cost nothing.
-                    self.reserve_fitting(turn, request, sha256, estimate).await?;
+                    self.reserve_fitting(turn, request, measured, estimate).await?;
                 }
                 Some(Err(error)) if reserved.request.output_schema.is_some() && error.is_about_output() => {
                     self.without_form = true;
@@ -133,7 +134,7 @@ impl Driver<'_> {
                     let images: Vec<String> =
                         images.unwrap_or_default().into_iter().map(|images| images.tool_use_id).collect();
                     // What is cheap to try comes first.
-                    let may_be_too_long = images.is_empty() && self.may_be_too_long(&error, &reserved.estimate);
+                    let may_be_too_long = images.is_empty() && self.may_be_too_long(&error, reserved.measured);
                     let mut failure = ThinkFailure {
                         may_be_too_long,
                         without_images: !images.is_empty(),
@@ -200,18 +201,18 @@ impl Driver<'_> {
     /// up the most of it goes first: the older half of the images of tools, or the middle of the history; and where the history cannot be cut, the
     /// images all the same. `false` where nothing more can be left out.
     async fn shorten(&mut self, turn: u32, error: &LlmError, is_sure: bool) -> Result<bool, RunError> {
-        let Some(Reserved { request, estimate, .. }) = &self.request else { return Ok(false) };
+        let Some(Reserved { request, measured, .. }) = &self.request else { return Ok(false) };
         let mut images = images_of_results(&request.messages);
         if self.ports.llm.conversation() != Conversation::InTheRequest {
             images.clear();
         }
-        let tokens = estimate.input_tokens;
+        let tokens = measured.input_tokens;
         tracing::info!(turn, tokens, is_sure, "the request is too long for the model, leaving something out");
         if !weigh_the_most(&images, error, tokens) {
             if is_sure {
-                self.fit.cut_below(request, estimate);
+                self.fit.cut_below(request, tokens);
             } else {
-                self.fit.guess_below(request, estimate);
+                self.fit.guess_below(request, tokens);
             }
             if self.would_ask_otherwise().await? {
                 if self.cut_for.replace(turn) != Some(turn) {
@@ -232,16 +233,16 @@ impl Driver<'_> {
 
     /// Whether the request that would be made now is another one than the one that is reserved.
     async fn would_ask_otherwise(&mut self) -> Result<bool, RunError> {
-        let reserved = self.request.as_ref().map(|reserved| reserved.sha256);
+        let reserved = self.request.as_ref().map(|reserved| reserved.measured.sha256);
         let (_, measured) = self.composed().await?;
         Ok(reserved != Some(measured.sha256))
     }
 
     /// Whether a refusal that does not say so may be one for the length of the request.
-    fn may_be_too_long(&self, error: &LlmError, estimate: &Estimate) -> bool {
+    fn may_be_too_long(&self, error: &LlmError, measured: Measured) -> bool {
         self.ports.llm.conversation() == Conversation::InTheRequest
             && error.may_be_too_long()
-            && self.fit.suspects(&error.to_string(), estimate.input_tokens)
+            && self.fit.suspects(&error.to_string(), measured.input_tokens)
     }
 
     /// Charges the reserved request, which brought no reply.

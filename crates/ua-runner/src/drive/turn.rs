@@ -116,7 +116,7 @@ impl Driver<'_> {
         let mut calls = self.ports.dispatcher.plan(&reply, turn);
         self.enforce_replay(&mut calls).await?;
         let (message, stop_reason) = (reply.clone().into_message(), reply.stop_reason);
-        let request_sha256 = reserved.sha256;
+        let request_sha256 = reserved.measured.sha256;
         self.session.recorded(&reply, request_sha256);
         let end = RequestEnd::of_reply(&reply);
         let counted = reply.usage.filter(|usage| usage.total() > 0);
@@ -134,10 +134,10 @@ impl Driver<'_> {
         self.tell_charge(turn, &reserved.estimate, end, true);
         let ending = std::mem::take(&mut self.ending);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
-            self.fit.learn(&reserved.estimate, end);
+            self.fit.learn(reserved.measured.input_tokens, end);
             if ending.context_is_full || has_no_room(&message, stop_reason, counted, &reserved.estimate) {
                 // What follows would end like this one: there was no room for more.
-                self.fit.cut_below(&reserved.request, &reserved.estimate);
+                self.fit.cut_below(&reserved.request, reserved.measured.input_tokens);
                 (self.ports.watcher)(RunEvent::HistoryCut { turn: turn + 1, perhaps: false });
             }
         }
