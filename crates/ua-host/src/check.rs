@@ -281,22 +281,32 @@ fn budget_doubts(
     tools: &[(ToolSpec, CallPolicy)],
     classifier: &Classifier,
 ) -> Result<Vec<String>, HostError> {
+    // A job whose tools make no catalog is refused for that.
+    let Some(offers) = offers(spec, tools, classifier)? else { return Ok(Vec::new()) };
+    let prices = pricing::table(settings, launch.pricing.as_deref(), launch.pricing_is_the_projects)?;
+    let (provider, model) = launch.model();
+    let price = pricing::price(&prices, &provider, &model);
+    let run = launch.run_settings(spec, prices, PinSettings::default());
+    Ok(ua_runner::too_small(spec, &run, price, offers))
+}
+
+/// What the job would offer its model of these tools, with its own; `None` where they make no catalog.
+pub(crate) fn offers(
+    spec: &RunSpec,
+    tools: &[(ToolSpec, CallPolicy)],
+    classifier: &Classifier,
+) -> Result<Option<Vec<ToolOffer>>, HostError> {
     // The rules leave out what the job has no switch for.
     let own = [WithAskUser::spec(Audience::Terminal), task_tool()];
     let specs: Vec<ToolSpec> = tools.iter().map(|(tool, _)| tool.clone()).chain(own).collect();
     let rules = Rules::of(spec).map_err(HostError::usage)?;
-    // A job whose tools make no catalog is refused for that.
-    let Ok(catalog) = Catalog::new(specs, classifier, &rules) else { return Ok(Vec::new()) };
+    let Ok(catalog) = Catalog::new(specs, classifier, &rules) else { return Ok(None) };
     let offers = catalog.offers().map(|offer| ToolOffer {
         name: offer.name.clone(),
         description: offer.description.clone(),
         input_schema: offer.input_schema.clone(),
     });
-    let prices = pricing::table(settings, launch.pricing.as_deref(), launch.pricing_is_the_projects)?;
-    let (provider, model) = launch.model();
-    let price = pricing::price(&prices, &provider, &model);
-    let run = launch.run_settings(spec, prices, PinSettings::default());
-    Ok(ua_runner::too_small(spec, &run, price, offers.collect()))
+    Ok(Some(offers.collect()))
 }
 
 /// Why a job of which nothing is wrong would not start now, for the runs that there are of it; `None` where it would, or somebody is asked.

@@ -7,11 +7,13 @@
 use std::collections::BTreeSet;
 
 use ua_classify::{Classifier, IdleCaution, Misnamed};
-use ua_core::{CallPolicy, RunId, RunSpec, StopCondition, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{CallPolicy, PriceTable, RunId, RunSpec, StopCondition, ToolName, ToolNamespace, ToolSpec};
 pub use ua_dispatch::selectors::Selection;
 use ua_dispatch::selectors::{self as words, Names, conditions, effect_of};
 use ua_dispatch::{Catalog, Rules, TransportError};
+use ua_runner::PinSettings;
 
+use crate::check;
 use crate::error::{HostError, chain};
 use crate::host::Host;
 use crate::launch::Launch;
@@ -64,6 +66,29 @@ fn chosen_tool(spec: &RunSpec) -> Option<&str> {
     spec.model.tool_choice.as_deref().filter(|choice| !["auto", "any", "none"].contains(choice))
 }
 
+/// The size of an iteration's requests that a job asks for.
+fn asked_context(spec: &RunSpec) -> Option<u64> {
+    spec.harness.as_ref().and_then(|harness| harness.context_budget_tokens)
+}
+
+/// The error about iterations that are too small for what each of them begins with.
+fn context_below_first_request(
+    launch: &Launch,
+    spec: &RunSpec,
+    tools: &[(ToolSpec, CallPolicy)],
+    classifier: &Classifier,
+) -> Result<Option<HostError>, HostError> {
+    if asked_context(spec).is_none() {
+        return Ok(None);
+    }
+    // A job whose tools make no catalog is refused for that.
+    let Some(offers) = check::offers(spec, tools, classifier)? else { return Ok(None) };
+    let run = launch.run_settings(spec, PriceTable::default(), PinSettings::default());
+    let why = ua_runner::context_below_first_request(spec, &run, offers);
+    let hint = "raise `harness.context_budget_tokens` in the job file, or deny tools that the job does not need (`tools.deny`)";
+    Ok(why.map(|why| HostError::usage(why).hint(hint).not_begun()))
+}
+
 /// Refuses a job whose start would fail once its tools are there, or that says something about tools or effects that do not exist. Nothing is
 /// stored, and no tool is called.
 ///
@@ -113,6 +138,7 @@ pub fn refused(
 /// Whether nothing is said about tools that could name one that is not there.
 fn says_nothing(settings: &Settings, launch: &Launch, spec: &RunSpec) -> bool {
     !words::has_selectors(spec)
+        && asked_context(spec).is_none()
         && chosen_tool(spec).is_none()
         && denied_here(settings).is_empty()
         && launch.policy_files(settings).is_empty()
@@ -147,6 +173,10 @@ pub(crate) fn judged(
                 .hint("correct the rule or the job; `ua tools explain` shows what decides about a tool")
                 .not_begun(),
         ));
+    }
+    // What cannot be seen now would only add to it.
+    if let Some(refused) = context_below_first_request(launch, spec, tools, &classifier)? {
+        return Ok(Some(refused));
     }
     if !words::are_all_seen(tools) {
         return Ok(None);

@@ -9,6 +9,7 @@ use ua_core::{LEAST_REPLY, Message, Money, Origin, RunSpec, Shared, StopConditio
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 
 use crate::budget::Estimate;
+use crate::iteration::context_too_small;
 use crate::ports::RunSettings;
 
 /// The budgets of a job that can never do, each in a sentence with what it takes. `price` is that of its model, and `tools` are those that it is
@@ -33,6 +34,14 @@ pub fn too_small(
     found.extend(calls(spec));
     found.extend(turns(spec));
     found
+}
+
+/// Why no run of the job can do anything in iterations of the size that it asks for: its first request is larger, by what is known of it before the
+/// start. A run would fail before its first request.
+pub fn context_below_first_request(spec: &RunSpec, settings: &RunSettings, tools: Vec<ToolOffer>) -> Option<String> {
+    let asked = spec.harness.as_ref()?.context_budget_tokens?;
+    let tokens = first_request(spec, settings, None, tools).input_tokens;
+    (tokens > asked).then(|| context_too_small(asked, tokens))
 }
 
 /// What the first request of a run of this job takes, as far as it is known.
@@ -130,7 +139,11 @@ mod tests {
         let spec = RunSpec::parse(job).unwrap();
         let prices = PriceTable::parse("f", "[providers.p.m]\ninput = 2\noutput = 10\n").unwrap();
         let price = prices.price("p", "m");
-        let settings = RunSettings {
+        too_small(&spec, &settings(prices), price, Vec::new())
+    }
+
+    fn settings(prices: PriceTable) -> RunSettings {
+        RunSettings {
             model: "m".into(),
             system: String::new(),
             max_output_tokens: 1_000,
@@ -142,8 +155,26 @@ mod tests {
             prices,
             retry: RetryPolicy::default(),
             pins: PinSettings::default(),
+        }
+    }
+
+    /// By the same estimate as before the first request, and by nothing where the job does not ask for a size.
+    #[test]
+    fn a_context_below_the_first_request_is_known_before_the_start() {
+        let why = |harness: &str, objective: usize, tools: usize| {
+            let objective = "x".repeat(objective);
+            let spec = RunSpec::parse(&format!(r#"{{"objective": "{objective}", "harness": {harness}}}"#)).unwrap();
+            let input_schema = serde_json::json!({"type": "object", "description": "y".repeat(tools)});
+            let offer = ToolOffer { name: "t".to_owned(), description: String::new(), input_schema };
+            context_below_first_request(&spec, &settings(PriceTable::default()), vec![offer])
         };
-        too_small(&spec, &settings, price, Vec::new())
+        assert_eq!(why(r#"{"context_budget_tokens": 1000}"#, 100, 100), None);
+        for (objective, tools) in [(100, 4_000), (4_000, 100)] {
+            let found = why(r#"{"context_budget_tokens": 1000}"#, objective, tools).unwrap();
+            assert!(found.starts_with("harness.context_budget_tokens is 1000, and the first request alone"), "{found}");
+            assert_eq!(why(r#"{"context_budget_tokens": 2000}"#, objective, tools), None);
+            assert_eq!(why("{}", objective, tools), None);
+        }
     }
 
     #[test]

@@ -49,6 +49,14 @@ impl IterationEnd {
     }
 }
 
+/// That a job can never be done in iterations of the size that it asks for, since what each of them begins with has so many tokens.
+pub(crate) fn context_too_small(asked: u64, tokens: u64) -> String {
+    format!(
+        "harness.context_budget_tokens is {asked}, and the first request alone (the job, the system prompt and the tools) has about {tokens} \
+         tokens: every iteration would end before it began. Raise it, or offer fewer tools"
+    )
+}
+
 impl IterationState {
     /// The iteration that the records say the run stands in; `None` when its job has no harness.
     pub(crate) fn of(records: &RunRecords) -> Option<Self> {

@@ -69,7 +69,7 @@ pub use desk::{Desk, DeskPorts, Judge};
 pub use drive::evidence_ledgers;
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_corrected, write_logs};
-pub use foresee::too_small;
+pub use foresee::{context_below_first_request, too_small};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
 pub use granular::{
     Agent, Differs, GranularStep, StepError, StepHost, StepOutcome, question_of_a_program, words_of_a_step,

@@ -5,7 +5,7 @@ use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, 
 use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_evidence::words_of_persons;
 use ua_ledger::LedgerError;
-use ua_llm::{Conversation, Measured, ModelRequest, ToolOffer};
+use ua_llm::{Conversation, Measured, ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
     CallCancel, CallRecord, Change, CheckpointKind, Choice, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd,
     RunStore, Store, StoreError, TurnCommit, TurnDraft, rules,
@@ -40,8 +40,11 @@ impl Driver<'_> {
         let unsaid: u64 = self.untold().map(|message| estimate_tokens(&message)).sum();
         let tokens = self.fit.counted(measured.input_tokens.saturating_add(unsaid));
         let asked = self.run.spec.harness.as_ref().and_then(|harness| harness.context_budget_tokens);
-        if let Some(why) = self.machine.context_impossible(tokens, asked) {
-            return Ok(Event::Impossible { why });
+        if let Some((number, asked)) = self.machine.begins_iteration().zip(asked) {
+            let least = self.fit.counted(least_of(&request, measured, number));
+            if let Some(why) = self.machine.context_impossible(least, asked) {
+                return Ok(Event::Impossible { why });
+            }
         }
         if let Some(why) = self.machine.context_full(tokens) {
             return Ok(Event::ContextFull(why));
@@ -500,6 +503,16 @@ fn has_no_room(message: &Message, stop_reason: StopReason, counted: Option<Usage
         && message.text().trim().is_empty()
         && message.tool_uses().next().is_none()
         && usage.output_tokens.saturating_mul(8) <= estimate.output_tokens
+}
+
+/// Tokens, as estimated, of what no iteration can begin without, in the first request of iteration `number`. What was handed on grows, and is said in
+/// one turn at least.
+fn least_of(request: &ModelRequest, measured: Measured, number: u32) -> u64 {
+    if number <= 1 {
+        return measured.input_tokens;
+    }
+    let job = request.messages.iter().take(1).cloned().collect();
+    estimate_input_tokens(&ModelRequest { messages: job, ..request.clone() })
 }
 
 /// Whether the store refused a write because of how things stand.

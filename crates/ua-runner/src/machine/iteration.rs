@@ -11,7 +11,7 @@
 use ua_core::{BudgetStop, HarnessSpec};
 
 use super::{MAX_NUDGES, Missing, Next, RunMachine, State, over};
-use crate::iteration::{IterationEnd, IterationState};
+use crate::iteration::{IterationEnd, IterationState, context_too_small};
 use crate::retry::Tries;
 
 impl RunMachine {
@@ -28,17 +28,16 @@ impl RunMachine {
         (has_a_turn && tokens > iteration.context_budget).then_some(IterationEnd::ContextFull { tokens })
     }
 
-    /// Why a job can never be done in iterations of the size that it asks for: its very first request is larger.
-    pub fn context_impossible(&self, tokens: u64, asked: Option<u64>) -> Option<String> {
-        let iteration = self.iteration.as_ref()?;
-        let asked = asked.filter(|asked| tokens > *asked)?;
-        let is_first = iteration.number == 1 && self.committed < iteration.first_turn;
-        is_first.then(|| {
-            format!(
-                "harness.context_budget_tokens is {asked}, and the first request alone (the job, the system prompt and the tools) has about \
-                 {tokens} tokens: every iteration would end before it began. Raise it, or offer fewer tools"
-            )
-        })
+    /// Why a job can never be done in iterations of the size that it asks for: what each of them begins with is larger, and has so many tokens.
+    /// How the provider counts may be known only behind the first reply, so it is asked at the beginning of each.
+    pub fn context_impossible(&self, tokens: u64, asked: u64) -> Option<String> {
+        (self.begins_iteration().is_some() && tokens > asked).then(|| context_too_small(asked, tokens))
+    }
+
+    /// The number of the iteration that has no turn yet, if one stands so.
+    pub fn begins_iteration(&self) -> Option<u32> {
+        let begun = self.iteration.as_ref().filter(|iteration| self.committed < iteration.first_turn);
+        begun.map(|iteration| iteration.number)
     }
 
     /// What a promise makes of the evidence at the end of the job. `None` leaves it as it is: no promise is asked for, or it was given and
@@ -139,6 +138,22 @@ mod tests {
 
     fn missing() -> Result<(), Missing> {
         Err("the e-mail".into())
+    }
+
+    /// A ratio that the provider's first count tells is known at the next beginning, not within an iteration.
+    #[test]
+    fn a_context_that_what_each_iteration_begins_with_exceeds_is_told_at_every_beginning() {
+        for (number, committed) in [(1, 0), (1, 1), (4, 0), (4, 1)] {
+            let start = Start { committed, iteration: Some(iteration(number)), ..Start::fresh() };
+            let machine = RunMachine::new(Limits::default(), start);
+            let begins = committed == 0;
+            assert_eq!(machine.begins_iteration(), begins.then_some(number));
+            for (tokens, asked, expected) in [(101, 100, begins), (100, 100, false), (99, 100, false)] {
+                let why = machine.context_impossible(tokens, asked);
+                assert_eq!(why.is_some(), expected, "{number} {committed} {tokens} {asked}: {why:?}");
+                assert!(why.is_none_or(|why| why.starts_with("harness.context_budget_tokens is 100")));
+            }
+        }
     }
 
     #[test]
