@@ -38,6 +38,19 @@ fn all_that_is_in_the_way_is_told_at_once() {
     assert!(!env.root().exists());
 }
 
+/// Iterations that no first request fits into are refused before anything is stored, by the start as by the check.
+#[test]
+fn a_context_below_the_first_request_is_refused_before_anything_is_stored() {
+    let env = env();
+    let job = env.job(&json!({"harness": {"context_budget_tokens": 1_000}}), &json!([{"text": "Done."}]));
+    for args in [&["job", "--check", &job][..], &["job", &job, "--run-id", "r"], &["submit", &job, "--run-id", "r"]] {
+        env.run(args).code(2).says(&["harness.context_budget_tokens is 1000, and the first request alone"]);
+    }
+    env.run(&["runs", "show", "r"]).code(2);
+    let job = env.job(&json!({"harness": {"context_budget_tokens": 20_000}}), &json!([{"text": "Done."}]));
+    env.run(&["job", "--check", &job]).code(0);
+}
+
 const PRICES: &str = "[providers.scripted.\"*\"]\ninput = 3\noutput = 15\n";
 
 /// A budget that cannot pay for the first request is told before a start, with what it takes; and the run that stops for it is continued by the very

@@ -96,7 +96,7 @@ pub use mail::{MailAddress, MailAddressError};
 pub use message::{Block, Blocks, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
 pub use named_file::NamedFile;
-pub use other_model::OtherModel;
+pub use other_model::{ForkWith, OtherModel};
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, Makes, OnScopeConflict, OnUnknown, Reads, ScopeField, ScopeRule,

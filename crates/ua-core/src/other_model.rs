@@ -36,9 +36,56 @@ impl fmt::Display for OtherModel {
     }
 }
 
+/// What a fork is told to have otherwise, where a provider refuses something that its run keeps. It stands in what the run is told, in the form of
+/// [`Display`](fmt::Display), so that the command that is printed below is the one that the text speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForkWith {
+    /// Another model.
+    Model,
+    /// Something of its job: settings of the model, tools.
+    Job,
+}
+
+impl ForkWith {
+    const ALL: [Self; 2] = [Self::Model, Self::Job];
+
+    /// Reads the last one that was written into a text; `None` where there is none.
+    pub fn read(text: &str) -> Option<Self> {
+        let found = Self::ALL.into_iter().filter_map(|with| Some((text.rfind(&with.to_string())?, with)));
+        found.max_by_key(|(at, _)| *at).map(|(_, with)| with)
+    }
+
+    /// The flag of `ua fork`, with what is the person's to fill in.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Self::Model => "--model MODEL",
+            Self::Job => "--job-overrides FILE",
+        }
+    }
+}
+
+impl fmt::Display for ForkWith {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.flag())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_thing_that_a_fork_is_to_have_otherwise_is_read_back() {
+        for with in ForkWith::ALL {
+            assert_eq!(ForkWith::read(&format!("no: fork it ({with}). A resume alone")), Some(with));
+            for last in ForkWith::ALL {
+                assert_eq!(ForkWith::read(&format!("{with}, {last}")), Some(last));
+            }
+        }
+        for text in ["", "--model MODEL", "`--model gpt-5`", "fork it"] {
+            assert_eq!(ForkWith::read(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn what_is_written_is_read_back_and_is_a_plain_word() {

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use ua_core::{Audience, FailureClass, OtherModel, span_in_words};
+use ua_core::{Audience, FailureClass, ForkWith, OtherModel, span_in_words};
 
 use crate::models::ModelTable;
 
@@ -488,38 +488,40 @@ impl LlmError {
         let (key, url) = audience.pick(variables_of(provider), ("", ""));
         let resume = audience.pick(RESUME, "run it again");
         let work = audience.work();
+        // A program has no command to type.
+        let with = |with: ForkWith| audience.pick(format!(" ({with})"), String::new());
         if self.longest_reply(u32::MAX).is_some() {
-            let words = "fork the run with a lower `max_output_tokens`, which is how long a reply may be";
-            return Some(words.to_owned());
+            let job = with(ForkWith::Job);
+            return Some(format!("fork the run with a lower `max_output_tokens`{job}, which is how long a reply may be"));
         }
         let words = match self {
             Self::Unauthorized { .. } => {
-                return Some(format!("check that the provider's key{key} is valid and may use the model"));
+                format!("check that the provider's key{key} is valid and may use the model")
             }
             Self::Unpaid { .. } => {
-                return Some(format!(
+                format!(
                     "add credit to the account at the provider, or raise its limit there, then {resume}"
-                ));
+                )
             }
             Self::NoEndpoint { .. } => {
-                return Some(format!(
+                format!(
                     "check the provider's base URL{url}: it is the address in front of `/v1`, or with it"
-                ));
+                )
             }
             Self::NotAReply { .. } => {
-                return Some(format!("check the provider's base URL{url} and the proxy, then {resume}"));
+                format!("check the provider's base URL{url} and the proxy, then {resume}")
             }
-            Self::Setup { .. } => return Some(format!("check the provider's key{key} and base URL{url}")),
+            Self::Setup { .. } => format!("check the provider's key{key} and base URL{url}"),
             Self::Unreachable { .. } => {
-                return Some(format!("check the network, the proxy and the provider's base URL{url}, then {resume}"));
+                format!("check the network, the proxy and the provider's base URL{url}, then {resume}")
             }
             Self::Protocol { .. } => {
-                return Some(format!("check that the base URL{url} is an endpoint of the provider's API"));
+                format!("check that the base URL{url} is an endpoint of the provider's API")
             }
             Self::Garbled { .. } => {
-                return Some(format!(
+                format!(
                     "{resume}; if it comes again, check that the base URL{url} is an endpoint of the provider's API"
-                ));
+                )
             }
             Self::NotFound { model, .. } => {
                 let models = ModelTable::shipped();
@@ -530,49 +532,63 @@ impl LlmError {
                     (true, None) => "another model, with its name instead of MODEL".to_owned(),
                     (false, _) => "another model".to_owned(),
                 };
-                return Some(format!("check the model's name; a fork of the run can take {another}"));
+                format!("check the model's name; a fork of the run can take {another}")
             }
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
-                return Some(format!("wait a while, then {resume}"));
+                format!("wait a while, then {resume}")
             }
             Self::Unanswered { .. } | Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => {
-                return Some(format!("{resume}; nothing of the unfinished reply was used"));
+                format!("{resume}; nothing of the unfinished reply was used")
             }
             Self::NotRecorded { .. } => {
-                return Some(format!(
+                format!(
                     "play it with the {work}, the model and the tools it was recorded with, or record it again"
-                ));
+                )
             }
             Self::TooLong { .. } => {
-                return Some(format!(
+                format!(
                     "the {work} and its tools alone are too long for this model, whatever is left out of the history: fork the run with a model that \
-                     takes more, or begin a shorter {work}, or one with fewer tools"
-                ));
+                     takes more{}, or begin a shorter {work}, or one with fewer tools",
+                    with(ForkWith::Model)
+                )
             }
             Self::InvalidRequest { message, .. } if says_too_many_tools(message) => {
-                "offer fewer tools: only those that are needed, or leave servers out"
+                format!(
+                    "offer fewer tools, only those that are needed: fork the run with others denied{}, or leave servers out",
+                    with(ForkWith::Job)
+                )
             }
             Self::InvalidRequest { message, .. } if crate::http::reject::names_no_reason(message) => {
-                return Some(format!(
+                format!(
                     "it gives no reason, so look at what such servers refuse without one: a base URL{url} of another API than the one that is \
                      spoken, a model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
-                ));
+                )
             }
             Self::InvalidRequest { message, .. } if let Some(field) = always_sent(message) => {
-                return Some(format!(
+                format!(
                     "`{field}` is in every request, and no setting changes that: use an endpoint of this provider that takes it, or a proxy in \
                      between that leaves it out or renames it"
-                ));
+                )
             }
             Self::InvalidRequest { .. } => {
-                "correct what the provider names: in a fork of the run if it is something that the run keeps (the model's settings, a tool, the \
-                 history), else before it continues (the account, a server in between)"
+                format!(
+                    "correct what the provider names: in a fork of the run{} if it is something that the run keeps (the model's settings, a tool, \
+                     the history), else before it continues (the account, a server in between)",
+                    with(ForkWith::Job)
+                )
             }
-            Self::BadTool { .. } => "do not offer the tool, or have its schema corrected where it is made",
-            Self::Hopeless { .. } => "ask the provider, or fork the run with another model",
+            Self::BadTool { .. } => {
+                format!(
+                    "deny the tool in a fork of the run{}, or have its schema corrected where it is made",
+                    with(ForkWith::Job)
+                )
+            }
+            Self::Hopeless { .. } => {
+                format!("ask the provider, or fork the run with another model{}", with(ForkWith::Model))
+            }
             Self::SessionForgotten { .. } => return None,
         };
-        Some(words.to_owned())
+        Some(words)
     }
 
     /// Whether the same request brings the same refusal, so that going on as it is helps nobody.

@@ -3,7 +3,7 @@
 //! Wherever a run is shown (at its end, in lists, on pages in a folder, in the refusal of a second run), its next step is this one, so that no
 //! two places send a person different ways, and none to a resume that comes to the same again.
 
-use ua_core::{Audience, OtherModel, RunId, RunStatus, RunStop};
+use ua_core::{Audience, ForkWith, OtherModel, RunId, RunStatus, RunStop};
 use ua_store::{GATEWAY_MODE, RunRecord, is_gateway, works_for};
 
 use crate::budget::raise_flags;
@@ -20,6 +20,8 @@ enum Needs {
         /// Whether the command names one.
         is_named: bool,
     },
+    /// Something else than it keeps: another run continues from its last turn with that.
+    Fork(ForkWith),
     /// Nothing: a person said that it is to end, and whoever resumes it ends it.
     End,
     /// That a person accepts what is known beside the database and not in it: nobody resumes the run before.
@@ -51,7 +53,10 @@ impl NextStep {
         let other_model = run.status_detail.as_deref().and_then(OtherModel::read);
         let needs = match run.stop_reason.filter(|_| run.status == RunStatus::Stopped) {
             Some(RunStop::UnknownModel) => Needs::AnotherModel { is_named: other_model.is_some() },
-            Some(RunStop::ProviderRefused) => Needs::Correction,
+            Some(RunStop::ProviderRefused) => {
+                let with = run.status_detail.as_deref().and_then(ForkWith::read);
+                with.map_or(Needs::Correction, Needs::Fork)
+            }
             Some(
                 RunStop::Budget
                 | RunStop::Interrupt
@@ -70,7 +75,7 @@ impl NextStep {
         let is_refused_again = run.status == RunStatus::Stopped && run.stop_reason == Some(RunStop::Fingerprint);
         let is_put_back = needs == Needs::Nothing && is_refused_again && raised.is_none();
         let needs = if is_put_back { Needs::Correction } else { needs };
-        let flags = raised.filter(|_| !matches!(needs, Needs::AnotherModel { .. } | Needs::End));
+        let flags = raised.filter(|_| !matches!(needs, Needs::AnotherModel { .. } | Needs::Fork(_) | Needs::End));
         // A wait is over some day, and then the run resumes without any.
         let may_pass = matches!(run.stop_reason, Some(RunStop::Provider | RunStop::ToolServer));
         let lifts = flags.is_some() && !may_pass;
@@ -79,6 +84,7 @@ impl NextStep {
                 let flag = other_model.map_or_else(|| "--model MODEL".to_owned(), |model| model.flag());
                 format!("ua fork {id} {flag}")
             }
+            Needs::Fork(with) => format!("ua fork {id} {}", with.flag()),
             Needs::Nothing | Needs::Correction | Needs::End | Needs::Acceptance => {
                 format!("ua resume {id}{}", flags.map_or_else(String::new, |flags| format!(" {flags}")))
             }
@@ -158,7 +164,7 @@ impl NextStep {
 
     /// Whether resuming it gets the run further, at once or when something outside is corrected.
     pub fn is_resume(&self) -> bool {
-        !matches!(self.needs, Needs::AnotherModel { .. } | Needs::Acceptance)
+        !matches!(self.needs, Needs::AnotherModel { .. } | Needs::Fork(_) | Needs::Acceptance)
     }
 
     /// What stands in front of the command where a run is shown with labels.
@@ -166,7 +172,7 @@ impl NextStep {
         match self.needs {
             Needs::Nothing => "Resume with",
             Needs::Correction => "Once corrected",
-            Needs::AnotherModel { .. } => "Continue with",
+            Needs::AnotherModel { .. } | Needs::Fork(_) => "Continue with",
             Needs::End => "End it with",
             Needs::Acceptance => "Accept it with",
         }
@@ -182,6 +188,14 @@ impl NextStep {
                  (`ua db check` lists it), then accept it with:"
             }
             Needs::Correction => "A resume alone comes to the same. Once what stopped it is corrected, resume it with:",
+            Needs::Fork(ForkWith::Model) => {
+                "Its provider refuses the request, and a run keeps its model. Continue with another model, in another run, with its name instead of \
+                 MODEL:"
+            }
+            Needs::Fork(ForkWith::Job) => {
+                "Its provider refuses the request, and a run keeps its job. Continue with what it refuses corrected, in another run, with a JSON file \
+                 of what is different instead of FILE:"
+            }
             Needs::AnotherModel { is_named: true } => {
                 "Its provider knows no model of its name, and a run keeps its model. Continue with another model, in another run:"
             }
@@ -203,7 +217,10 @@ impl NextStep {
             }
             Needs::Correction => "finishes it once what stopped it is corrected",
             Needs::AnotherModel { is_named: true } => "continues it with another model, since a run keeps its own",
-            Needs::AnotherModel { is_named: false } => {
+            Needs::Fork(ForkWith::Job) => {
+                "continues it with what its provider refuses corrected (a JSON file of what is different instead of FILE), since a run keeps its job"
+            }
+            Needs::Fork(ForkWith::Model) | Needs::AnotherModel { is_named: false } => {
                 "continues it with another model (its name instead of MODEL), since a run keeps its own"
             }
         }
@@ -382,6 +399,22 @@ mod tests {
             assert_eq!(step.is_resume(), reason != RunStop::UnknownModel);
             let as_it_is = !is_corrected && reason != RunStop::UnknownModel;
             assert_eq!(step.is_to_be_tried_again(), as_it_is, "{reason}");
+        }
+        // Where the text says what a fork is to have otherwise, that is the step.
+        for with in [ForkWith::Model, ForkWith::Job] {
+            let mut story = Story::new(r#"{"objective": "x"}"#);
+            let detail = format!("refused; fork the run ({with}). A resume alone brings the same refusal.");
+            story.ends(RunStatus::Stopped, Some(RunStop::ProviderRefused), &detail);
+            let step = NextStep::of(&story.records.run);
+            let command = format!("ua fork {} {}", story.records.run.run_id, with.flag());
+            assert_eq!((step.command(), step.label()), (Some(command.as_str()), "Continue with"));
+            assert!(!step.is_resume() && !step.needs_correction() && !step.is_to_be_tried_again());
+            let to_fill_in = with.flag().rsplit_once(' ').unwrap().1;
+            for words in [step.introduction(), step.does()] {
+                assert!(words.contains(&format!("instead of {to_fill_in}")), "{words}");
+            }
+            story.records.run.cancel_requested_at = Some(story.records.run.created_at);
+            assert!(NextStep::of(&story.records.run).is_resume());
         }
         // What stopped it once says nothing about a run that is at work again.
         let mut story = Story::new(r#"{"objective": "x"}"#);

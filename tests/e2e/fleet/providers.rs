@@ -31,9 +31,10 @@ fn alerts(env: &TestEnv) -> Vec<Value> {
 /// What a provider refuses it refuses again: one request, the reason, and the command that gets further.
 #[test]
 fn a_refused_request_is_not_sent_again_by_a_worker() {
-    for (refusal, reason, way) in
-        [(404, "unknown_model", "`ua fork r --model claude-sonnet-4-5`"), (400, "provider_refused", "`ua resume r`")]
-    {
+    for (refusal, reason, way) in [
+        (404, "unknown_model", "`ua fork r --model claude-sonnet-4-5`"),
+        (400, "provider_refused", "`ua fork r --job-overrides FILE`"),
+    ] {
         let (env, model) = failing(&FaultKind::Status { status: refusal });
         env.run(&["worker", "--until-empty"]).code(75).says(&["run r is stopped: ", way]);
         let sent = model.requests();

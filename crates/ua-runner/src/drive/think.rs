@@ -396,9 +396,13 @@ fn failure(error: &LlmError, (provider, audience): (&str, Audience), heard: Opti
 
 #[cfg(test)]
 mod tests {
+    use ua_core::RunStatus;
+    use ua_evidence::testing::Story;
+    use ua_resume::NextStep;
+
     use super::*;
     use crate::budget::Limits;
-    use crate::machine::{Command, RunMachine, Start};
+    use crate::machine::{Command, Conclusion, RunMachine, Start};
 
     /// With whatever status a provider says that a key is no good or its account cannot pay, a person can mend it and nobody else.
     #[test]
@@ -506,6 +510,48 @@ mod tests {
             }
         }
         assert!(rarely > 50 && often > 100, "{rarely} rarely, {often} often");
+    }
+
+    /// Over every refusal that comes again: what the text says and the command that is printed below it are the same step, a fork with what it names or
+    /// a resume once something outside is corrected.
+    #[test]
+    fn the_text_of_a_refusal_and_the_command_below_it_agree() {
+        let env = Env::simulated(1);
+        let refused = |message: &str| LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
+        let more = [
+            "Invalid 'tools': array too long. Expected an array with maximum length 128",
+            "body.stream_options: Extra inputs are not permitted",
+            "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens",
+            "tools.3.custom.input_schema: JSON schema is invalid",
+            "",
+        ];
+        let (mut forks, mut resumes) = (0, 0);
+        for error in failures().into_iter().chain(more.map(refused)).filter(LlmError::is_final) {
+            // As it stands once nothing more can be left out.
+            let failure = ThinkFailure {
+                is_too_long: false,
+                without: None,
+                correction: None,
+                ..failure(&error, ("anthropic", Audience::Terminal), None, &env)
+            };
+            let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+            machine.apply(Event::Reserved(Estimate::default())).unwrap();
+            machine.apply(Event::Thought(Err(failure))).unwrap();
+            let Command::Stop(Conclusion::Stopped { reason, detail }) = machine.command() else {
+                panic!("{error:?}: {:?}", machine.command())
+            };
+            assert!(detail.ends_with("A resume alone brings the same refusal."), "{detail}");
+            let mut story = Story::new(r#"{"objective": "x"}"#);
+            story.ends(RunStatus::Stopped, Some(reason), &detail);
+            let step = NextStep::of(&story.records.run);
+            let (id, says_fork) = (&story.records.run.run_id, detail.contains("fork"));
+            let command = step.command().unwrap();
+            assert_eq!(command.starts_with(&format!("ua fork {id} --")), says_fork, "{detail}: {command}");
+            assert_eq!(command == format!("ua resume {id}"), !says_fork, "{detail}: {command}");
+            assert_eq!(step.label(), if says_fork { "Continue with" } else { "Once corrected" }, "{detail}");
+            *(if says_fork { &mut forks } else { &mut resumes }) += 1;
+        }
+        assert!(forks >= 6 && resumes >= 4, "{forks} forks, {resumes} resumes");
     }
 
     /// Sizes of images × what else there is × what the request was refused for.

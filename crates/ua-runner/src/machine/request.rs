@@ -1,6 +1,6 @@
 //! The events of one request to the model: reserved, answered or not, and the wait before the next one.
 
-use ua_core::{Audience, ModelTurn, RunStop};
+use ua_core::{Audience, ForkWith, ModelTurn, RunStop};
 use ua_store::{QuestionKind, RequestEnd};
 
 use super::{Next, RunMachine, State, stopped};
@@ -117,8 +117,11 @@ impl RunMachine {
                 "{} That was one tool more than are left out for one reply ({MAX_LEFT_OUT}). {}, or offer fewer servers.",
                 sentence(&failure.message),
                 self.limits.audience.pick(
-                    "Deny those that the provider does not take (`tools.deny`)",
-                    "Take those out of the step that the provider does not take"
+                    format!(
+                        "Deny those that the provider does not take (`tools.deny`) in a fork of the run ({})",
+                        ForkWith::Job
+                    ),
+                    "Take those out of the step that the provider does not take".to_owned()
                 )
             ),
             (Some(_), _) => format!("{} {}", sentence(&failure.message), is_final(self.limits.audience)),
