@@ -82,7 +82,6 @@ const OPTIONS: [(&[&str], &[&str], &str); 17] = [
             "--max-wallclock-minutes",
             "--max-retries-per-tool-call",
             "--max-same-error-repeats",
-            "--max-provider-wait-minutes",
             "--budget",
         ],
         &["job", "submit"],

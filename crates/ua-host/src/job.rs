@@ -62,6 +62,8 @@ pub struct JobRequest {
     pub is_instant: bool,
     /// Do it in iterations, as the job says and these.
     pub iterations: Option<Iterations>,
+    /// How many minutes a reply is waited for while its provider cannot answer, in the place of what the job says.
+    pub max_provider_wait_minutes: Option<u32>,
     /// How to start it.
     pub launch: LaunchOptions,
     /// How it is started, as it was configured elsewhere; instead of `launch` and of what is configured here. Whoever drives the run looks whether
@@ -465,6 +467,9 @@ pub(crate) async fn look(host: &Host, people: &dyn People, request: &JobRequest)
         None => read(host.settings(), &request.file)?,
     };
     let mut spec = in_iterations(spec, request.iterations.as_ref())?;
+    if let Some(minutes) = request.max_provider_wait_minutes {
+        spec.budgets.max_provider_wait_minutes = minutes;
+    }
     if let Some(key) = &request.job_key {
         spec = spec.under_key(key).map_err(|error| {
             HostError::usage(format!("cannot use --job-key: {error}")).hint(

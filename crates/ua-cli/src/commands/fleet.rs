@@ -92,6 +92,9 @@ pub struct SubmitArgs {
     /// Queue another run although a run of the same job is queued or not finished
     #[arg(long, conflicts_with = "job_key")]
     pub new: bool,
+    /// Minutes to wait for a reply while its provider is away [default: the job's, else 30]
+    #[arg(long, value_name = "N", conflicts_with = "run")]
+    pub max_provider_wait_minutes: Option<u32>,
     /// How to start it
     #[command(flatten)]
     pub launch: LaunchArgs,
@@ -278,6 +281,7 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
             for_queue: true,
             is_instant: false,
             iterations: None,
+            max_provider_wait_minutes: args.max_provider_wait_minutes,
             launch: args.launch.options(),
             configured: None,
         },

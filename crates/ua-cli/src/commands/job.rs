@@ -58,6 +58,9 @@ pub struct JobArgs {
     /// Start a new run although an earlier run of the same job is not finished
     #[arg(long, conflicts_with_all = ["resume", "fork"])]
     pub new: bool,
+    /// Minutes to wait for a reply while its provider is away [default: the job's, else 30]
+    #[arg(long, value_name = "N", conflicts_with_all = ["resume", "fork"])]
+    pub max_provider_wait_minutes: Option<u32>,
     /// Run in iterations with fresh contexts
     #[command(flatten)]
     pub harness: HarnessArgs,
@@ -135,6 +138,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         new: args.new,
         for_queue: false,
         iterations,
+        max_provider_wait_minutes: args.max_provider_wait_minutes,
         launch: args.launch.options(),
         configured: None,
     };

@@ -13,6 +13,9 @@ impl JobRequest {
     pub(super) fn anew(&self) -> String {
         let command = PrintedCommand::of(if self.for_queue { "ua submit" } else { "ua job" });
         let command = self.launch.asked_with(command.word(&self.file).with("--new"));
+        let patience = self.max_provider_wait_minutes.iter();
+        let command =
+            patience.fold(command, |command, wait| command.option("--max-provider-wait-minutes", wait.to_string()));
         let Some(Iterations { max, completion_promise }) = &self.iterations else { return command.to_string() };
         if max.is_none() && completion_promise.is_none() {
             return command.with("--harness").to_string();
@@ -72,6 +75,8 @@ mod tests {
             let iterations = Iterations { max, completion_promise: promise.map(str::to_owned) };
             JobRequest { iterations: Some(iterations), ..plain() }.anew()
         };
+        let patient = JobRequest { max_provider_wait_minutes: Some(120), ..plain() };
+        assert_eq!(patient.anew(), "ua job 'my job.json' --new --max-provider-wait-minutes 120");
         assert!(iterated(None, None).ends_with(" --new --harness"));
         assert!(
             iterated(Some(3), Some("ALL DONE")).ends_with(" --new --max-iterations 3 --completion-promise 'ALL DONE'")
