@@ -404,6 +404,12 @@ impl LlmError {
         PARTS.iter().any(|part| said.contains(part)) || (said.contains("grammar") && !said.contains("tool"))
     }
 
+    /// Whether it is a refusal of a schema, of which it does not say whose it is. Who knows whether tools were offered can tell.
+    pub fn speaks_of_schemas(&self) -> bool {
+        let Self::InvalidRequest { status, message } = self else { return false };
+        matches!(status.number(), 400 | 422) && message.to_ascii_lowercase().contains("schema")
+    }
+
     /// Whether it is a refusal that may be one of an image: it speaks of one, or of no part of the request. Who knows whether there were any can
     /// tell.
     pub fn may_be_about_images(&self) -> bool {

@@ -61,6 +61,7 @@ mod resources;
 mod server;
 mod shim;
 mod signals;
+mod taken_schema;
 mod tasks;
 mod trace;
 mod transport;

@@ -11,6 +11,7 @@ use ua_core::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 
 use crate::amount;
 use crate::host::printable;
+use crate::taken_schema;
 
 /// The longest tool name that model providers take.
 const MAX_OFFERED: usize = 64;
@@ -103,6 +104,9 @@ fn read(namespace: ToolNamespace, server: &str, tool: &Value) -> Result<Offered,
         }
         None => return Err("it does not say what it takes: it has no `inputSchema`".to_owned()),
     };
+    if let Some(why) = taken_schema::not_taken(&schema) {
+        return Err(format!("its `inputSchema` {why}"));
+    }
     let hint = |hint: &str| tool.get("annotations").and_then(|hints| hints.get(hint)).and_then(Value::as_bool);
     let says = |what: &str| tool.get("_meta").and_then(|meta| meta.get(what));
     let task_support = tool.pointer("/execution/taskSupport").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -278,7 +282,10 @@ mod tests {
                 "{case}"
             );
             assert_eq!(offered.len() + notes.len(), 3, "{case}: {notes:?}");
-            let is_needed = matches!(field.as_str(), "itself" | "name" | "inputSchema");
+            let is_needed = matches!(
+                field.as_str(),
+                "itself" | "name" | "inputSchema" | "/inputSchema/type" | "/inputSchema/properties"
+            );
             assert!(is_needed || notes.is_empty(), "{case}: {notes:?}");
             let known = read(ToolNamespace::Mcp, "s", &tool);
             let read_only = known.ok().and_then(|known| known.spec.annotations.read_only);
@@ -299,6 +306,8 @@ mod tests {
             json!({"name": "c", "inputSchema": {}}),
             json!({"name": "d", "inputSchema": {}}),
             json!({"name": "d", "description": "other", "inputSchema": {}}),
+            json!({"name": "e", "inputSchema": {"type": "string"}}),
+            json!({"name": "f", "inputSchema": {"type": "object", "properties": {"at": {"type": "objekt"}}}}),
         ];
         let (offered, notes) = read_all(&listed);
         assert_eq!(offered, ["c"]);
@@ -311,6 +320,8 @@ mod tests {
                 "the 4th entry of the list: its name is a number, not text",
                 "`b`: it does not say what it takes: it has no `inputSchema`",
                 "`d`: it is listed 2 times, as different things",
+                "`e`: its `inputSchema` is of the type `string`, and arguments are an object",
+                "`f`: its `inputSchema` has `\"objekt\"` at `/properties/at/type`, which is no type of JSON",
             ]
         );
         assert_eq!(

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ua_core::Audience;
 use ua_llm::ToolOffer;
 
 /// So many tools are refused in the same words before the others of their servers are left out unasked.
@@ -46,6 +47,30 @@ impl RefusedTools {
         }
         left_out
     }
+}
+
+/// How many servers are named.
+const NAMED: usize = 8;
+
+/// How the tool is found whose schema was refused by no name: whose tools were offered, and how those of one are denied. `None` where no server but our
+/// own offered any.
+pub(super) fn whose_it_may_be(offered: &[ToolOffer], audience: Audience) -> Option<String> {
+    let mut servers: BTreeMap<&str, u64> = BTreeMap::new();
+    for server in offered.iter().filter_map(|offer| server_of(&offer.name)) {
+        *servers.entry(server).or_default() += 1;
+    }
+    let (first, _) = servers.first_key_value()?;
+    let named = servers.iter().take(NAMED);
+    let mut named: Vec<String> =
+        named.map(|(server, tools)| format!("`{server}` ({})", ua_core::counted(*tools, "tool"))).collect();
+    if let Some(more) = servers.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        named.push(format!("{more} more"));
+    }
+    let way = audience.pick(
+        format!("deny those of one server at a time in the fork (`tools.deny`: `mcp__{first}__*`) until it is taken"),
+        "leave out those of one server at a time until it is taken".to_owned(),
+    );
+    Some(format!("it names no tool, and tools of {} were offered: {way}", named.join(", ")))
 }
 
 /// What is wrong, without what is of this one tool: its name, its number, what is quoted of it.
@@ -113,6 +138,22 @@ mod tests {
                 assert_eq!(requests, bad.min(TOGETHER), "{bad} by {step}");
             }
         }
+    }
+
+    #[test]
+    fn a_refusal_of_a_schema_without_a_name_is_told_with_whose_tools_were_offered() {
+        let of = |names: &[&str], audience| {
+            whose_it_may_be(&offers(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()), audience)
+        };
+        let names = ["mcp__b__x", "mcp__a__x", "mcp__ua__notify", "mcp__b__y", "plain"];
+        let told = of(&names, Audience::Terminal).unwrap();
+        assert!(told.contains("tools of `a` (1 tool), `b` (2 tools) were offered"), "{told}");
+        assert!(told.contains("(`tools.deny`: `mcp__a__*`)"), "{told}");
+        assert!(!of(&names, Audience::Program).unwrap().contains("tools.deny"));
+        assert_eq!(of(&["mcp__ua__notify", "plain"], Audience::Terminal), None);
+        let many: Vec<String> = (0..20).map(|n| format!("mcp__s{n}__t")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(of(&many, Audience::Terminal).unwrap().contains(", 12 more were offered"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use ua_llm::{
 };
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore, scaled_estimator};
 
+use super::refused_tools::whose_it_may_be;
 use super::session::Asked;
 use super::{Driver, Reserved};
 use crate::budget::{Estimate, Spent};
@@ -142,6 +143,11 @@ impl Driver<'_> {
                         time_left: self.time_left(),
                         ..failure(&error, (self.ports.llm.name(), self.audience()), heard, &self.ports.env)
                     };
+                    if error.speaks_of_schemas()
+                        && let Some(whose) = whose_it_may_be(&self.tools, self.audience())
+                    {
+                        failure.message = format!("{}; {whose}", failure.message);
+                    }
                     // Where nothing more can be left out, the same request would be refused for the same reason.
                     let is_long = failure.is_too_long || failure.may_be_too_long;
                     if is_long && !self.shorten(turn, &error, failure.is_too_long).await? {
