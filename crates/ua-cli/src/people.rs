@@ -188,6 +188,15 @@ impl People for AtTerminal {
             tell(format!("[{}] {who}{text}", clock(seen.elapsed)));
         }
         if let Some(still) = &*lock(&self.still) {
+            // Whoever was told until when it waits is not told that it still does.
+            let wait = if let RunEvent::Retrying { wait_millis, .. } | RunEvent::ToolServerAway { wait_millis, .. } =
+                seen.signal
+            {
+                Some(Duration::from_millis(*wait_millis))
+            } else {
+                None
+            };
+            still.quiet_for(wait);
             if seen.sub_agent.is_none() {
                 let mut standing = lock(&self.standing);
                 standing.take(seen.signal);

@@ -46,6 +46,8 @@ struct Silence {
     shortest: Duration,
     /// How long this one may be.
     most: Duration,
+    /// Until when nothing happens, which was told.
+    quiet_until: Option<Timestamp>,
 }
 
 impl Still {
@@ -77,6 +79,11 @@ impl Still {
         }
     }
 
+    /// It was told for how long nothing happens from now on; `None` where something does.
+    pub(crate) fn quiet_for(&self, wait: Option<Duration>) {
+        lock(&self.silence).quiet_until = wait.map(|wait| self.env.now().plus(wait));
+    }
+
     /// Something was told just now.
     pub(crate) fn told(&self) {
         let mut silence = lock(&self.silence);
@@ -106,11 +113,15 @@ impl Silence {
             told_at: now,
             shortest,
             most: shortest,
+            quiet_until: None,
         }
     }
 
     /// The line that breaks a silence that was long enough, with what the process is `busy` with, if that is known.
     fn line_at(&mut self, now: Timestamp, busy: Option<&str>) -> Option<String> {
+        if self.quiet_until.is_some_and(|until| now < until) {
+            return None;
+        }
         if now.since(self.told_at) < self.most || (self.doing.is_empty() && busy.is_none()) {
             return None;
         }
@@ -146,6 +157,16 @@ mod tests {
         let mut silence = Silence::new("turn 1 · run_command", start, Duration::from_secs(2));
         let late = silence.line_at(start.plus(Duration::from_millis(2_700)), None);
         assert_eq!(late.as_deref(), Some("[00:02] turn 1 · run_command · still running after 2 s"));
+    }
+
+    #[test]
+    fn nothing_is_said_while_it_was_said_that_nothing_happens() {
+        let start = ua_core::Env::simulated(1).now();
+        let at = |seconds: u64| start.plus(Duration::from_secs(seconds));
+        let mut silence = Silence::new("turn 1 · waiting", start, Duration::from_secs(2));
+        silence.quiet_until = Some(at(75));
+        let told: Vec<u64> = (1..=90).filter(|second| silence.line_at(at(*second), Some("busy")).is_some()).collect();
+        assert_eq!(told, [75, 79, 87]);
     }
 
     #[test]

@@ -181,13 +181,13 @@ impl Progress {
                 Some(format!(
                     "model · attempt {attempt} failed ({}); {}",
                     line(why, 120),
-                    next_try_in_words(wait, left, *may_be_billed, ends_in)
+                    next_try_in_words(self.env.now(), wait, left, *may_be_billed, ends_in)
                 ))
             }
             RunEvent::ToolServerAway { was_sent, attempt, why, wait_millis, left_millis, ends_in_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
                 let ends_in = ends_in_millis.map(Duration::from_millis);
-                let next = next_try_in_words(wait, left, false, ends_in);
+                let next = next_try_in_words(self.env.now(), wait, left, false, ends_in);
                 let sent =
                     if *was_sent { "the call was sent before and is not sent again" } else { "nothing was sent" };
                 Some(format!("tools · attempt {attempt} failed ({}), {sent}; {next}", line(why, 160)))
@@ -546,16 +546,24 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
     })
 }
 
-/// When the model is asked again, for how long, and what it may cost; what ends that first is the run's time, if it is over before.
-fn next_try_in_words(wait: Duration, left: Duration, may_be_billed: bool, ends_in: Option<Duration>) -> String {
-    const TILL: &str = "until `max_wallclock_minutes` is used up";
+/// When the model is asked again, until when, and what it may cost; what ends that first is the run's time, if it is over before. Instants are shown by
+/// the clock on the wall where a person reads them.
+fn next_try_in_words(
+    now: Timestamp,
+    wait: Duration,
+    left: Duration,
+    may_be_billed: bool,
+    ends_in: Option<Duration>,
+) -> String {
+    const TILL: &str = "when `max_wallclock_minutes` is used up";
     let again = format!("trying again in {}", span_in_words(wait));
+    let (until, more) = (|span: Duration| now.plus(span), |span: Duration| format!("for up to {}", span_in_words(span)));
     let next = match ends_in {
         Some(ends_in) => {
-            format!("{again}, then for up to {} more, {TILL}", span_in_words(ends_in.saturating_sub(wait)))
+            format!("{again}, then {} more, until {}, {TILL}", more(ends_in.saturating_sub(wait)), until(ends_in))
         }
-        None if left.is_zero() => format!("{again}, for the last time"),
-        None => format!("{again}, then for up to {} more", span_in_words(left)),
+        None if left.is_zero() => format!("{again}, at {}, for the last time", until(wait)),
+        None => format!("{again}, then {} more, until {}", more(left), until(wait.saturating_add(left))),
     };
     if may_be_billed { format!("{next}; each such request may be billed") } else { next }
 }
@@ -640,24 +648,28 @@ mod tests {
     fn a_wait_says_what_ends_it_first() {
         let told = |wait, left, may_be_billed, ends_in: Option<u64>| {
             next_try_in_words(
+                Timestamp::from_millis(0),
                 Duration::from_secs(wait),
                 Duration::from_secs(left),
                 may_be_billed,
                 ends_in.map(Duration::from_secs),
             )
         };
-        assert_eq!(told(100, 1_680, false, None), "trying again in 100 s, then for up to 28 min more");
-        let time = "`max_wallclock_minutes` is used up";
+        assert_eq!(
+            told(100, 1_680, false, None),
+            "trying again in 100 s, then for up to 28 min more, until 1970-01-01T00:29:40.000Z"
+        );
+        let time = "1970-01-01T00:00:57.000Z, when `max_wallclock_minutes` is used up";
         assert_eq!(
             told(10, 1_680, false, Some(57)),
             format!("trying again in 10 s, then for up to 47 s more, until {time}")
         );
         assert_eq!(
             told(10, 1_680, true, None),
-            "trying again in 10 s, then for up to 28 min more; each such request may be billed"
+            "trying again in 10 s, then for up to 28 min more, until 1970-01-01T00:28:10.000Z; each such request may be billed"
         );
         assert!(told(10, 1_680, true, Some(57)).ends_with("; each such request may be billed"));
-        assert_eq!(told(10, 0, false, None), "trying again in 10 s, for the last time");
+        assert_eq!(told(10, 0, false, None), "trying again in 10 s, at 1970-01-01T00:00:10.000Z, for the last time");
     }
 
     /// What may be chosen stands behind what the tool says, and is told with it.
