@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests; only tests read the variable")]
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -36,16 +36,21 @@ fn installed(program: &str) -> PathBuf {
     third_party().python().join("bin").join(program)
 }
 
-/// Starts an installed program that takes `--port`.
+/// Starts an installed program of Python's that takes `--host` and `--port`.
 fn serve(program: &str, check: &str, args: &[&str]) -> Option<Served> {
-    if !installed(program).is_file() {
-        eprintln!("skipped: {check}: {program} is not installed (`cargo xtask third-party` does that)");
+    serve_at(&installed(program), check, &[args, &["--host", "127.0.0.1"]].concat())
+}
+
+/// Starts an installed program that takes `--port`, and listens on this machine by `args`.
+fn serve_at(program: &Path, check: &str, args: &[&str]) -> Option<Served> {
+    if !program.is_file() {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        eprintln!("skipped: {check}: {name} is not installed (`cargo xtask third-party` does that)");
         return None;
     }
-    let program = installed(program);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(program);
-    command.args(args).args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+    command.args(args).args(["--port", &port.to_string()]);
     // What such programs fetch by themselves (prices, versions) is not there.
     command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("NO_PROXY", "127.0.0.1");
     // Without a key of its own a proxy on this machine refuses to start.
@@ -105,6 +110,48 @@ fn a_mock_that_breaks_on_purpose_finds_nothing_wrong_with_this_client() {
         String::from_utf8_lossy(&report.stdout),
         String::from_utf8_lossy(&report.stderr)
     );
+}
+
+/// `llmposter`, whose answers and faults come in turn: it limits the rate, cuts a reply, is overloaded, sends words of nothing in the place of a reply,
+/// and each action happens once.
+#[test]
+fn a_mock_that_plays_faults_in_turn_gets_each_action_once() {
+    let post = |text: &str| json!({"tool_calls": [{"name": "mcp__forum__post_comment", "arguments": {"text": text}}]});
+    let steps = [
+        json!({"error": {"status": 429, "message": "slow down"}}),
+        json!({"response": post("first"), "failure": {"truncate_after_frames": 2}}),
+        json!({"response": post("first")}),
+        json!({"error": {"status": 529, "message": "busy"}}),
+        json!({"response": post("second"), "failure": {"corrupt_body": true}}),
+        json!({"response": post("second")}),
+        json!({"error": {"status": 503, "message": "busy"}}),
+        json!({"response": {"content": "Both are posted."}}),
+    ];
+    let state = |step: usize| if step == 0 { String::new() } else { format!("step-{step}") };
+    let fixtures: Vec<Value> = steps
+        .iter()
+        .enumerate()
+        .map(|(step, says)| {
+            let mut fixture = says.clone();
+            fixture["scenario"] = json!({"name": "job", "required_state": state(step), "set_state": state(step + 1)});
+            fixture
+        })
+        .collect();
+    let program = third_party().cargo().join("bin/llmposter");
+    for wire in WIRES {
+        let env = reaching("");
+        // JSON is YAML.
+        let fixtures = env.write("fixtures.yaml", json!({"fixtures": fixtures}).to_string());
+        let args = ["--fixtures", &fixtures, "--bind", "127.0.0.1"];
+        let Some(served) = serve_at(&program, "a mock that plays faults in turn", &args) else { return };
+        let env = reaching(&served.url);
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!([]));
+        env.run(&["job", &job, "--provider", wire, "--model", "a-model", "--run-id", "r"])
+            .code(0)
+            .shows(&["succeeded"]);
+        let posted = ["first", "second"].map(|text| json!({"text": text}).to_string());
+        assert_eq!(env.comments(), posted, "{wire}");
+    }
 }
 
 /// `LiteLLM` in front of a provider that cuts a reply and is overloaded twice.

@@ -33,6 +33,12 @@ const PYTHON: [&str; 5] = [
     "openai-agents==0.24.0",
 ];
 
+/// Cargo's packages, with their features. They are programs that tests start; nothing of them is linked.
+const CARGO: [&str; 1] = [
+    // A mock of model APIs that plays states: each request has the answer, or the fault, of the one that it is in.
+    "llmposter@0.5.0",
+];
+
 /// Which of them, and where to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -46,7 +52,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.list {
-        for package in [NODE].iter().chain(&NPM).chain(&PYTHON) {
+        for package in [NODE].iter().chain(&NPM).chain(&PYTHON).chain(&CARGO) {
             println!("{package}");
         }
         return Ok(());
@@ -54,6 +60,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let into = ThirdParty::at(options.into.clone());
     install_npm(&into)?;
     install_python(&into)?;
+    install_cargo(&into)?;
     println!("installed below {}", into.root.display());
     Ok(())
 }
@@ -86,6 +93,14 @@ fn install_python(into: &ThirdParty) -> anyhow::Result<()> {
     }
     println!("pip: {}", PYTHON.join(" "));
     said_yes(Command::new(folder.join("bin/pip")).args(["install", "--quiet"]).args(PYTHON))
+}
+
+fn install_cargo(into: &ThirdParty) -> anyhow::Result<()> {
+    println!("cargo: {}", CARGO.join(" "));
+    let mut command = Command::new("cargo");
+    command.args(["install", "--quiet", "--locked", "--all-features", "--root"]).arg(into.cargo()).args(CARGO);
+    // It is built in a folder of its own, by a toolchain that is not this workspace's to choose.
+    said_yes(command.env_remove("CARGO_TARGET_DIR").current_dir(&into.root))
 }
 
 fn said_yes(command: &mut Command) -> anyhow::Result<()> {

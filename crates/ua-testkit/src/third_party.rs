@@ -7,7 +7,7 @@ use crate::program::workspace_root;
 /// Where third-party programs are: the environment's `UA_THIRD_PARTY`, else `target/third-party`.
 #[derive(Debug, Clone)]
 pub struct ThirdParty {
-    /// The folder that holds `npm` and `python`.
+    /// The folder that holds `npm`, `python` and `cargo`.
     pub root: PathBuf,
 }
 
@@ -27,9 +27,14 @@ impl ThirdParty {
         self.root.join("python")
     }
 
+    /// The folder of Cargo's packages.
+    pub fn cargo(&self) -> PathBuf {
+        self.root.join("cargo")
+    }
+
     /// The folders that `PATH` starts with, so that the packages find the Node.js they were installed with.
-    pub fn path(&self) -> [PathBuf; 2] {
-        [self.npm().join("node_modules/.bin"), self.python().join("bin")]
+    pub fn path(&self) -> [PathBuf; 3] {
+        [self.npm().join("node_modules/.bin"), self.python().join("bin"), self.cargo().join("bin")]
     }
 
     /// Where the program `name` is, if it is installed here. It needs [`Self::path`] in its `PATH`.
@@ -60,10 +65,13 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let installed = ThirdParty::at(Some(folder.path().to_owned()));
         assert_eq!(installed.find("judge"), None);
-        let bin = installed.python().join("bin");
-        std::fs::create_dir_all(&bin)?;
-        std::fs::write(bin.join("judge"), "#!/bin/sh\n")?;
-        assert_eq!(installed.find("judge"), Some(bin.join("judge")));
+        // The one of npm's packages comes first.
+        for folder in [installed.cargo(), installed.python(), installed.npm().join("node_modules")] {
+            let bin = folder.join(if folder.ends_with("node_modules") { ".bin" } else { "bin" });
+            std::fs::create_dir_all(&bin)?;
+            std::fs::write(bin.join("judge"), "#!/bin/sh\n")?;
+            assert_eq!(installed.find("judge"), Some(bin.join("judge")));
+        }
         Ok(())
     }
 }
