@@ -99,7 +99,7 @@ fn install_cargo(into: &ThirdParty) -> anyhow::Result<()> {
     println!("cargo: {}", CARGO.join(" "));
     let mut command = Command::new("cargo");
     command.args(["install", "--quiet", "--locked", "--all-features", "--root"]).arg(into.cargo()).args(CARGO);
-    // It is built in a folder of its own, by a toolchain that is not this workspace's to choose.
+    // It is built in a folder of its own: nothing of it belongs to this workspace's target.
     said_yes(command.env_remove("CARGO_TARGET_DIR").current_dir(&into.root))
 }
 

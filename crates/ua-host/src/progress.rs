@@ -557,7 +557,8 @@ fn next_try_in_words(
 ) -> String {
     const TILL: &str = "when `max_wallclock_minutes` is used up";
     let again = format!("trying again in {}", span_in_words(wait));
-    let (until, more) = (|span: Duration| now.plus(span), |span: Duration| format!("for up to {}", span_in_words(span)));
+    let (until, more) =
+        (|span: Duration| now.plus(span), |span: Duration| format!("for up to {}", span_in_words(span)));
     let next = match ends_in {
         Some(ends_in) => {
             format!("{again}, then {} more, until {}, {TILL}", more(ends_in.saturating_sub(wait)), until(ends_in))

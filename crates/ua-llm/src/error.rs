@@ -498,21 +498,19 @@ impl LlmError {
         let with = |with: ForkWith| audience.pick(format!(" ({with})"), String::new());
         if self.longest_reply(u32::MAX).is_some() {
             let job = with(ForkWith::Job);
-            return Some(format!("fork the run with a lower `max_output_tokens`{job}, which is how long a reply may be"));
+            return Some(format!(
+                "fork the run with a lower `max_output_tokens`{job}, which is how long a reply may be"
+            ));
         }
         let words = match self {
             Self::Unauthorized { .. } => {
                 format!("check that the provider's key{key} is valid and may use the model")
             }
             Self::Unpaid { .. } => {
-                format!(
-                    "add credit to the account at the provider, or raise its limit there, then {resume}"
-                )
+                format!("add credit to the account at the provider, or raise its limit there, then {resume}")
             }
             Self::NoEndpoint { .. } => {
-                format!(
-                    "check the provider's base URL{url}: it is the address in front of `/v1`, or with it"
-                )
+                format!("check the provider's base URL{url}: it is the address in front of `/v1`, or with it")
             }
             Self::NotAReply { .. } => {
                 format!("check the provider's base URL{url} and the proxy, then {resume}")
@@ -547,9 +545,7 @@ impl LlmError {
                 format!("{resume}; nothing of the unfinished reply was used")
             }
             Self::NotRecorded { .. } => {
-                format!(
-                    "play it with the {work}, the model and the tools it was recorded with, or record it again"
-                )
+                format!("play it with the {work}, the model and the tools it was recorded with, or record it again")
             }
             Self::TooLong { .. } => {
                 format!(

@@ -42,7 +42,9 @@ pub(crate) fn not_taken(schema: &Map<String, Value>) -> Option<String> {
         Some(Value::Array(types)) if !types.is_empty() && !is_object(types) => {
             return Some("is of types without `object`, and arguments are an object".to_owned());
         }
-        Some(Value::String(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_))
+        Some(
+            Value::String(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_),
+        )
         | None => {}
     }
     words_of(schema, "", true)

@@ -9,8 +9,8 @@ use rusqlite::{Row, params};
 use ua_core::{CallId, CallStatus, Message, Money, Origin, RunId, ToolCharge, Usage};
 use ua_store::rows::Written;
 use ua_store::{
-    CallSum, CheckpointKind, CheckpointRecord, Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RequestSum,
-    PLAIN_SCALE, RunRecord, RunRecords, SCALED_BY, StepRecord, TELLING_TOKENS, first_kept, message_bytes, step_of,
+    CallSum, CheckpointKind, CheckpointRecord, Keep, LeftOut, MessageRecord, PLAIN_SCALE, RequestRecord, RequestStatus,
+    RequestSum, RunRecord, RunRecords, SCALED_BY, StepRecord, TELLING_TOKENS, first_kept, message_bytes, step_of,
 };
 
 use crate::column::{Columns, int};

@@ -95,7 +95,8 @@ pub use relations::{
 pub use run_store::RunStore;
 pub use said::{Guarded, Said};
 pub use standing::{
-    CallSum, Keep, LeftOut, PLAIN_SCALE, RequestSum, SCALED_BY, TELLING_TOKENS, first_kept, message_bytes, scaled_estimator, step_of, still_counts,
+    CallSum, Keep, LeftOut, PLAIN_SCALE, RequestSum, SCALED_BY, TELLING_TOKENS, first_kept, message_bytes,
+    scaled_estimator, step_of, still_counts,
 };
 pub use store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, TrailOf, Turns};
 pub use stored_name::stored_name;

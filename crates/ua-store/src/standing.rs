@@ -177,7 +177,8 @@ impl RequestRecord {
 
     /// Its input tokens as its estimator alone estimates them, without what the provider had counted more before.
     pub fn plain_tokens(&self) -> u64 {
-        let scale = self.estimator.split_once(SCALED_BY).and_then(|(_, scale)| scale.parse().ok()).unwrap_or(PLAIN_SCALE);
+        let scale =
+            self.estimator.split_once(SCALED_BY).and_then(|(_, scale)| scale.parse().ok()).unwrap_or(PLAIN_SCALE);
         self.estimated_tokens.saturating_mul(PLAIN_SCALE).div_ceil(scale.max(PLAIN_SCALE))
     }
 }

@@ -110,7 +110,8 @@ impl Driver<'_> {
                     return Ok(Event::Thought(Ok(Box::new(reply))));
                 }
                 Some(Err(LlmError::SessionForgotten { response_id, message })) if reserved.known.is_some() => {
-                    let (request, measured, estimate) = (reserved.request.clone(), reserved.measured, reserved.estimate);
+                    let (request, measured, estimate) =
+                        (reserved.request.clone(), reserved.measured, reserved.estimate);
                     self.close_request(turn, RequestEnd::Refused).await?;
                     self.forget_session(turn, &response_id, &message);
                     if self.ports.stop.is_stopping() {
@@ -523,7 +524,8 @@ mod tests {
     #[test]
     fn the_text_of_a_refusal_and_the_command_below_it_agree() {
         let env = Env::simulated(1);
-        let refused = |message: &str| LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
+        let refused =
+            |message: &str| LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
         let more = [
             "Invalid 'tools': array too long. Expected an array with maximum length 128",
             "body.stream_options: Extra inputs are not permitted",
