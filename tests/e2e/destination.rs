@@ -49,12 +49,13 @@ fn a_key_and_a_probe_count_only_where_the_call_went() {
     let issue = json!({"owner": "ada", "repo": "engine", "title": "Fix it", "body": "It is broken."});
     let refund = json!({"charge": "ch_1", "amount": 500});
     for (provider, tool, input) in
-        [(Provider::Stripe, "create_refund", refund), (Provider::GitHub, "create_issue", issue)]
+        [(Provider::KeyedStripe, "create_refund", refund), (Provider::GitHub, "create_issue", issue)]
     {
         let raw = format!("mcp__{}__{tool}", provider.name());
         let killed_as = |log: &str| {
             let env = env();
-            let packs = format!("{0}={0}", provider.name());
+            let pack = if provider == Provider::KeyedStripe { "stripe" } else { provider.name() };
+            let packs = format!("{}={pack}", provider.name());
             let env = env.with_env("UA_SERVER_PACKS", &packs);
             let servers = serve(&env, provider, log, "1");
             let fields = json!({"tools": {"builtin": false}});
@@ -94,12 +95,12 @@ fn a_key_and_a_probe_count_only_where_the_call_went() {
 #[test]
 fn what_is_inherited_decides_where_a_call_goes() {
     for (variable, changed) in [("PATH", "changed: variable PATH"), ("TMPDIR", "changed: variable TMPDIR")] {
-        let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe").with_env(variable, "/usr/bin:/bin");
-        let servers = serve(&env, Provider::Stripe, "a.log", "1");
+        let env = env().with_env("UA_SERVER_PACKS", "keyed-stripe=stripe").with_env(variable, "/usr/bin:/bin");
+        let servers = serve(&env, Provider::KeyedStripe, "a.log", "1");
         let fields = json!({"tools": {"builtin": false}});
         let refund = json!({"charge": "ch_1", "amount": 500});
         let more = ["--mcp-config", servers.as_str()];
-        killed(&env, "after:tool.invoke", "mcp__stripe__create_refund", &fields, &refund, &more);
+        killed(&env, "after:tool.invoke", "mcp__keyed-stripe__create_refund", &fields, &refund, &more);
         let env = env.with_env(variable, "/bin:/usr/bin");
         asks(&env, changed);
         assert_eq!(made(&env, "a.log"), 1, "{variable}");
@@ -112,17 +113,17 @@ fn what_is_inherited_decides_where_a_call_goes() {
 /// A question that is asked again has another id; who was given the old one, by an alert or on a screen, is led to it.
 #[test]
 fn the_old_name_of_a_question_that_is_asked_again_leads_to_the_new_one() {
-    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
-    let servers = serve(&env, Provider::Stripe, "a.log", "1");
+    let env = env().with_env("UA_SERVER_PACKS", "keyed-stripe=stripe");
+    let servers = serve(&env, Provider::KeyedStripe, "a.log", "1");
     let fields = json!({"tools": {"builtin": false}});
     let refund = json!({"charge": "ch_1", "amount": 500});
     let more = ["--mcp-config", servers.as_str()];
-    killed(&env, "after:tool.invoke", "mcp__stripe__create_refund", &fields, &refund, &more);
-    serve(&env, Provider::Stripe, "a.log", "2");
+    killed(&env, "after:tool.invoke", "mcp__keyed-stripe__create_refund", &fields, &refund, &more);
+    serve(&env, Provider::KeyedStripe, "a.log", "2");
     asks(&env, "changed: variable ACCOUNT");
     let old = open_question(&env);
     env.run(&["answer", &old, "retry"]).code(0);
-    serve(&env, Provider::Stripe, "a.log", "3");
+    serve(&env, Provider::KeyedStripe, "a.log", "3");
     env.run(&["resume", "r", "--accept", "servers"]).code(75);
     let new = open_question(&env);
     assert_ne!(old, new);
@@ -186,14 +187,21 @@ fn a_probe_by_hand_does_not_ask_whoever_did_not_get_the_call() {
 /// Whoever says that it did not happen has it sent where the question said, and not where it goes after that.
 #[test]
 fn an_order_to_send_it_is_good_for_the_place_that_was_shown() {
-    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
-    let servers = serve(&env, Provider::Stripe, "a.log", "1");
+    let env = env().with_env("UA_SERVER_PACKS", "keyed-stripe=stripe");
+    let servers = serve(&env, Provider::KeyedStripe, "a.log", "1");
     let (fields, input) = (json!({"tools": {"builtin": false}}), json!({"charge": "ch_1", "amount": 500}));
-    killed(&env, "before:tool.invoke", "mcp__stripe__create_refund", &fields, &input, &["--mcp-config", &servers]);
-    serve(&env, Provider::Stripe, "b.log", "1");
+    killed(
+        &env,
+        "before:tool.invoke",
+        "mcp__keyed-stripe__create_refund",
+        &fields,
+        &input,
+        &["--mcp-config", &servers],
+    );
+    serve(&env, Provider::KeyedStripe, "b.log", "1");
     asks(&env, "changed: program");
     env.run(&["answer", &open_question(&env), "retry"]).code(0);
-    serve(&env, Provider::Stripe, "c.log", "1");
+    serve(&env, Provider::KeyedStripe, "c.log", "1");
     env.run(&["resume", "r", "--accept", "servers"]).code(75);
     assert_eq!(["a.log", "b.log", "c.log"].map(|log| made(&env, log)), [0, 0, 0]);
     env.run(&["answer", &open_question(&env), "retry"]).code(0);
@@ -292,14 +300,14 @@ fn a_relative_path_is_one_place_for_every_run_and_resume() {
 
 #[test]
 fn an_approval_is_good_for_the_account_that_it_was_given_for() {
-    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
-    let servers = serve(&env, Provider::Stripe, "a.log", "1");
-    let turns = json!([{"tools": [{"name": "mcp__stripe__create_refund", "input": {"charge": "ch_1", "amount": 500}}]}, {"text": "Done."}]);
+    let env = env().with_env("UA_SERVER_PACKS", "keyed-stripe=stripe");
+    let servers = serve(&env, Provider::KeyedStripe, "a.log", "1");
+    let turns = json!([{"tools": [{"name": "mcp__keyed-stripe__create_refund", "input": {"charge": "ch_1", "amount": 500}}]}, {"text": "Done."}]);
     let job =
         env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["create_refund"]}}), &turns);
     env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
-    serve(&env, Provider::Stripe, "a.log", "2");
+    serve(&env, Provider::KeyedStripe, "a.log", "2");
     env.run(&["resume", "r", "--accept", "servers"]).code(75).shows(&[
         "it would now go to another place, or as another account, than the one that you approved (changed: variable ACCOUNT)",
     ]);
@@ -312,23 +320,23 @@ fn an_approval_is_good_for_the_account_that_it_was_given_for() {
 /// Asked again because it would go elsewhere: back where it was approved nobody is asked, and a question that is open says where it would go now.
 #[test]
 fn an_approval_is_good_again_where_its_call_goes_back() {
-    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
-    let servers = serve(&env, Provider::Stripe, "a.log", "1");
-    let turns = json!([{"tools": [{"name": "mcp__stripe__create_refund", "input": {"charge": "ch_1", "amount": 500}}]}, {"text": "Done."}]);
+    let env = env().with_env("UA_SERVER_PACKS", "keyed-stripe=stripe");
+    let servers = serve(&env, Provider::KeyedStripe, "a.log", "1");
+    let turns = json!([{"tools": [{"name": "mcp__keyed-stripe__create_refund", "input": {"charge": "ch_1", "amount": 500}}]}, {"text": "Done."}]);
     let job =
         env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["create_refund"]}}), &turns);
     env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
     let mut asked = Vec::new();
     for account in ["2", "3", "3"] {
-        serve(&env, Provider::Stripe, "a.log", account);
+        serve(&env, Provider::KeyedStripe, "a.log", account);
         env.run(&["resume", "r", "--accept", "servers"])
             .code(75)
             .shows(&["than the one that you approved (changed: variable ACCOUNT)"]);
         asked.push(open_question(&env));
     }
     assert!(asked[0] != asked[1] && asked[1] == asked[2], "{asked:?}");
-    serve(&env, Provider::Stripe, "a.log", "1");
+    serve(&env, Provider::KeyedStripe, "a.log", "1");
     env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!(
         (made(&env, "a.log"), env.value("SELECT count(*) FROM questions WHERE status = 'open'")),
@@ -363,13 +371,13 @@ fn an_approved_message_is_not_sent_as_somebody_else() {
 fn a_secret_in_an_argument_decides_where_a_call_goes() {
     let with = |account: &'static str| move |env: TestEnv| env.with_env("UA_SECRET_ACCT", account);
     let new = || {
-        let env = with("account-alice")(env().with_env("UA_SERVER_PACKS", "stripe=stripe"));
+        let env = with("account-alice")(env().with_env("UA_SERVER_PACKS", "keyed-stripe=stripe"));
         let path = env.write(
             "home/.config/ua/secrets.toml",
-            "[secrets.ACCT]\ntools = { mcp__stripe__create_refund = [\"charge\"] }\n",
+            "[secrets.ACCT]\ntools = { mcp__keyed-stripe__create_refund = [\"charge\"] }\n",
         );
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let servers = serve(&env, Provider::Stripe, "a.log", "1");
+        let servers = serve(&env, Provider::KeyedStripe, "a.log", "1");
         (env, servers)
     };
     let refund = json!({"charge": "${secret:ACCT}", "amount": 500});
@@ -377,7 +385,7 @@ fn a_secret_in_an_argument_decides_where_a_call_goes() {
     let (env, servers) = new();
     let fields = json!({"tools": {"builtin": false}});
     let more = ["--mcp-config", servers.as_str()];
-    killed(&env, "after:tool.invoke", "mcp__stripe__create_refund", &fields, &refund, &more);
+    killed(&env, "after:tool.invoke", "mcp__keyed-stripe__create_refund", &fields, &refund, &more);
     let env = with("account-bobby")(env);
     asks(&env, "changed: secret ACCT");
     assert_eq!(made(&env, "a.log"), 1);
@@ -388,7 +396,7 @@ fn a_secret_in_an_argument_decides_where_a_call_goes() {
     assert_eq!(made(&env, "a.log"), 1);
     // Approved.
     let (env, servers) = new();
-    let turns = json!([{"tools": [{"name": "mcp__stripe__create_refund", "input": refund}]}, {"text": "Done."}]);
+    let turns = json!([{"tools": [{"name": "mcp__keyed-stripe__create_refund", "input": refund}]}, {"text": "Done."}]);
     let job =
         env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["create_refund"]}}), &turns);
     env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
@@ -406,13 +414,14 @@ fn a_secret_in_an_argument_decides_where_a_call_goes() {
 /// A run that has nothing in doubt goes on wherever its servers go.
 #[test]
 fn a_run_without_a_call_in_doubt_is_not_stopped() {
-    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
-    let servers = serve(&env, Provider::Stripe, "a.log", "1");
-    let refund = |charge: &str| json!({"name": "mcp__stripe__create_refund", "input": {"charge": charge, "amount": 5}});
+    let env = env().with_env("UA_SERVER_PACKS", "keyed-stripe=stripe");
+    let servers = serve(&env, Provider::KeyedStripe, "a.log", "1");
+    let refund =
+        |charge: &str| json!({"name": "mcp__keyed-stripe__create_refund", "input": {"charge": charge, "amount": 5}});
     let turns = json!([{"tools": [refund("ch_1")]}, {"tools": [refund("ch_2")]}, {"text": "Done."}]);
     let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
     env.run_killed_at("before:model.complete#2", &["job", &job, "--run-id", "r", "--mcp-config", &servers]);
-    serve(&env, Provider::Stripe, "b.log", "2");
+    serve(&env, Provider::KeyedStripe, "b.log", "2");
     env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 1));
 }

@@ -15,7 +15,21 @@ fn with_service(provider: Provider) -> TestEnv {
     });
     env.mcp_config("work/.mcp.json", &json!({ provider.name(): entry }));
     // The stand-in is no package: somebody has to say that its tools are those that a pack is about.
-    let pack = if provider == Provider::Sql { "mcp-sqlite" } else { provider.name() };
+    let pack = match provider {
+        Provider::Sql => "mcp-sqlite",
+        Provider::KeyedStripe => "stripe",
+        Provider::S3Links => "s3",
+        Provider::GitHub
+        | Provider::Stripe
+        | Provider::GoogleCalendar
+        | Provider::Slack
+        | Provider::S3
+        | Provider::Gmail
+        | Provider::Linear
+        | Provider::Notion
+        | Provider::Trello
+        | Provider::Discord => provider.name(),
+    };
     env.with_env("UA_SERVER_PACKS", &format!("{}={pack}", provider.name()))
 }
 
@@ -72,10 +86,17 @@ fn recipes() -> Vec<(Provider, &'static str, Value, &'static str)> {
             "reconciled",
         ),
         (Provider::GitHub, "add_issue_comment", with(json!({"issue_number": 7, "body": "Me too."})), "reconciled"),
-        (Provider::Stripe, "create_refund", json!({"charge": "ch_1", "amount": 500}), "redone"),
+        (Provider::KeyedStripe, "create_refund", json!({"charge": "ch_1", "amount": 500}), "redone"),
         (Provider::GoogleCalendar, "create-event", event, "reconciled"),
         (Provider::Slack, "slack_post_message", json!({"channel_id": "C1", "text": "Hello"}), "reconciled"),
+        (
+            Provider::Slack,
+            "slack_reply_to_thread",
+            json!({"channel_id": "C1", "thread_ts": "1.0", "text": "Hello"}),
+            "reconciled",
+        ),
         (Provider::Slack, "chat_postMessage", json!({"channel": "C1", "text": "Hello"}), "reconciled"),
+        (Provider::S3, "s3_put_object", json!({"bucket": "b", "key": "k.txt", "content": "text"}), "reconciled"),
         (Provider::S3, "put_object", json!({"Bucket": "b", "Key": "k.txt", "Body": "text"}), "reconciled"),
         (Provider::Linear, "create_comment", json!({"issueId": "ENG-1", "body": "Me too."}), "reconciled"),
         (
@@ -154,6 +175,14 @@ fn without_a_mark() -> Vec<(Provider, &'static str, Value, &'static str)> {
         json!({"method": "create", "owner": "ada", "repo": "engine", "title": "Fix it", "body": "It is broken."});
     let all = [
         (Provider::GitHub, "issue_write", issue, "by its `title`"),
+        (Provider::Stripe, "create_product", json!({"name": "Pen", "description": "Blue."}), "by its `name`"),
+        (
+            Provider::Stripe,
+            "create_price",
+            json!({"product": "prod_1", "unit_amount": 500, "currency": "eur"}),
+            "`unit_amount`",
+        ),
+        (Provider::Stripe, "create_invoice", json!({"customer": "cus_1", "days_until_due": 30}), "`customer`"),
         (Provider::Trello, "create_label", json!({"boardId": "b1", "name": "Urgent", "color": "red"}), "by its `name`"),
         (Provider::Discord, "create_role", json!({"guildId": "7", "name": "Editors"}), "by its `name`"),
     ];
@@ -362,8 +391,9 @@ fn where_the_provider_gives_nothing_a_person_is_asked() {
             "API-post-page",
             json!({"parent": {"page_id": "p-1"}, "properties": {"title": [{"text": {"content": "Plan"}}]}}),
         ),
-        // This tool of the same server takes no key.
+        // Its list of customers says no time, and no tool lists refunds.
         (Provider::Stripe, "create_customer", customer),
+        (Provider::Stripe, "create_refund", json!({"payment_intent": "pi_1", "amount": 500})),
         // The model took the place of the mark, so nothing unique went out.
         (
             Provider::Slack,
@@ -381,13 +411,41 @@ fn where_the_provider_gives_nothing_a_person_is_asked() {
 
 #[test]
 fn another_object_at_the_place_is_no_proof() {
-    let env = with_service(Provider::S3);
-    let input = json!({"Bucket": "b", "Key": "k.txt", "Body": "text"});
-    killed(&env, "before:tool.invoke", Provider::S3, "put_object", &input);
-    let other = json!({"tool": "put_object", "at": 0, "arguments": {"Bucket": "b", "Key": "k.txt", "Body": "theirs", "Metadata": {}}});
-    env.write("service.log", format!("{other}\n"));
-    env.run(&["resume", "r"]).code(75).shows(&["something else is there"]);
-    assert_eq!(made(&env).len(), 1);
+    for (tool, input, theirs) in [
+        (
+            "put_object",
+            json!({"Bucket": "b", "Key": "k.txt", "Body": "text"}),
+            json!({"Bucket": "b", "Key": "k.txt", "Body": "theirs", "Metadata": {}}),
+        ),
+        (
+            "s3_put_object",
+            json!({"bucket": "b", "key": "k.txt", "content": "text"}),
+            json!({"bucket": "b", "key": "k.txt", "content": "theirs", "metadata": {}}),
+        ),
+    ] {
+        let env = with_service(Provider::S3);
+        killed(&env, "before:tool.invoke", Provider::S3, tool, &input);
+        let other = json!({"tool": tool, "at": 0, "arguments": theirs});
+        env.write("service.log", format!("{other}\n"));
+        env.run(&["resume", "r"]).code(75).shows(&["something else is there"]);
+        assert_eq!(made(&env).len(), 1, "{tool}");
+    }
+}
+
+/// Its lost answer costs nobody a question: a second address opens the same place.
+#[test]
+fn an_address_is_signed_again() {
+    let input = json!({"bucket_name": "b", "key": "k.txt"});
+    for fault in [ProviderFault::DiesBefore, ProviderFault::DiesAfter] {
+        let env = with_service(Provider::S3Links);
+        fails(&env, fault);
+        env.run(&["job", &job(&env, Provider::S3Links, "s3_put_object", &input)]).code(0).shows(&["succeeded"]);
+        assert_eq!(questions(&env), "0", "{fault:?}");
+    }
+    let env = with_service(Provider::S3Links);
+    killed(&env, "after:tool.invoke", Provider::S3Links, "s3_put_object", &input);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(questions(&env), "0");
 }
 
 fn call_id(env: &TestEnv) -> String {

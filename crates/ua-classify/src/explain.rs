@@ -96,6 +96,18 @@ impl IdleCaution {
     }
 }
 
+impl Explanation {
+    /// Whose word it is that calls make something, where a rule or a believed annotation says it and no rule says which kind.
+    fn said_to_make(&self) -> Option<String> {
+        let took = |field: &str| self.considered.iter().find(|considered| considered.fields.contains(&field));
+        if let Some(rule) = took("creates") {
+            return Some(format!("`creates` of {}", printable(&rule.rule_id)));
+        }
+        let said = took("effect_kind").filter(|considered| considered.source == ClassSource::Annotation)?;
+        Some(format!("the server, whose annotations are trusted ({})", printable(&said.rule_id)))
+    }
+}
+
 /// What became of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,21 +183,23 @@ impl fmt::Display for Explanation {
             writeln!(f, "  probe          {}{by}; {absent}", printable(&probe.tool))?;
         }
         if let Some(effect) = &policy.effect_kind {
+            let again = "the same content again is a question in a job, and returns the first answer at the gateway";
             let identity = match (policy.is_by_content(), policy.kind_is_guessed) {
-                (true, false) => "the same content is the same effect",
-                (true, true) if policy.makes_anew => {
-                    "declared, but that its calls make something is inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway; `creates` in the rule decides it"
-                }
-                (true, true) => {
-                    "inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway"
-                }
-                (false, _) => "each call is a separate effect",
+                (true, false) => "the same content is the same effect".to_owned(),
+                (true, true) if policy.makes_anew => format!(
+                    "declared, but that its calls make something is inferred from its name only: {again}; `creates` in the rule decides it"
+                ),
+                (true, true) => match self.said_to_make() {
+                    Some(by) => format!("that each call makes one says {by}, and which kind it is its name: {again}"),
+                    None => format!("inferred from its name only: {again}"),
+                },
+                (false, _) => "each call is a separate effect".to_owned(),
             };
             writeln!(f, "  effect         {} ({identity})", effect.as_str())?;
         } else if policy.is_by_content() {
             writeln!(
                 f,
-                "  effect         makes a thing, by its name (many services keep one of a name, so it has no kind): the same content again is a question in a job; `creates` in a rule decides it"
+                "  effect         makes a thing, by its name (many services have one of it however often it is made, so it has no kind): the same content again is a question in a job; `creates` in a rule decides it"
             )?;
         }
         if let Some(composite) = &policy.composite {

@@ -27,7 +27,9 @@ use ua_store::{
 
 use crate::error::HostError;
 
-pub(crate) use before::{CheckedRule, CheckedWord, GatewayLately, JobChecked, ProjectMade, StatusRun, StatusShown};
+pub(crate) use before::{
+    CheckedEffect, CheckedRule, CheckedWord, GatewayLately, JobChecked, ProjectMade, StatusRun, StatusShown,
+};
 pub(crate) use fleet::{
     MachineForgotten, QueueDepthRow, QueueRow, QueueStanding, RunSubmitted, ScheduleRemoved, ScheduleRow, ScheduledRun,
     WorkerDrained, WorkerRow,

@@ -536,6 +536,14 @@ impl CallPolicy {
         if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
     }
 
+    /// Whether the name or the kind of a tool of this bare name suggests that its calls have this effect. Of another one that might
+    /// ([`Makes::Perhaps`]) nothing is known at all.
+    pub fn seems_to_make(&self, tool: &str, effect: &str) -> bool {
+        let tells = || effect.split_once('.').is_some_and(|(_, verb)| TELLS.contains(&verb)) && may_tell(tool);
+        let is_like = |kind: &EffectKind| kind.as_str() == effect || kind.is_like(effect);
+        self.effect_kind.as_ref().is_some_and(is_like) || names_what_is_made(tool, effect) || tells()
+    }
+
     /// Whether some of the arguments name files, which are looked at before a call goes out.
     pub fn names_files(&self) -> bool {
         !self.sends_files.is_empty() || self.scope.0.iter().any(|field| matches!(field, ScopeField::Files(_)))
@@ -637,6 +645,11 @@ mod tests {
             ("issue.create", Makes::No),
         ] {
             assert_eq!(thing.makes("drive_create_folders", effect), makes, "{effect}");
+        }
+        for (tool, seems) in [("send_report", true), ("alert_team", true), ("adjust_volume", false), ("zoom", false)] {
+            let nothing = of(None, false, ClassSource::Default);
+            assert_eq!(nothing.makes(tool, "email.send"), Makes::Perhaps, "{tool}");
+            assert_eq!(nothing.seems_to_make(tool, "email.send"), seems, "{tool}");
         }
         let drafted = CallPolicy { makes_anew: true, ..of(Some("entry.draft"), false, ClassSource::Shipped) };
         for (tool, makes) in [("create_invoice", Makes::Perhaps), ("create_bill", Makes::No)] {

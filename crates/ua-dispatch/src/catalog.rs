@@ -137,8 +137,11 @@ impl Catalog {
     pub fn makers_of(&self, effect: &str) -> (Vec<String>, Vec<String>) {
         let offered = || self.entries.values().filter(|entry| entry.denied.is_none());
         let that = |wanted: Makes| {
-            let tools = offered().filter(|entry| entry.offered_policy.makes(&entry.spec.name.tool, effect) == wanted);
-            tools.map(|entry| entry.offer.name.clone()).collect()
+            let makes = |entry: &&Entry| entry.offered_policy.makes(&entry.spec.name.tool, effect) == wanted;
+            let seems = |entry: &&Entry| entry.offered_policy.seems_to_make(&entry.spec.name.tool, effect);
+            // A person who reads on no further has read of those that look like it.
+            let (likely, others): (Vec<&Entry>, Vec<&Entry>) = offered().filter(makes).partition(seems);
+            likely.into_iter().chain(others).map(|entry| entry.offer.name.clone()).collect()
         };
         (that(Makes::Declared), that(Makes::Perhaps))
     }

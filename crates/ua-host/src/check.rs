@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use globset::Glob;
 use ua_classify::{Classifier, Verdict};
-use ua_core::{Audience, CallPolicy, RunId, RunSpec, RunStatus, ToolName, ToolSpec};
+use ua_core::{Audience, CallPolicy, Makes, RunId, RunSpec, RunStatus, StopCondition, ToolName, ToolSpec};
 use ua_dispatch::{Catalog, Rules, WithAskUser, task_tool};
 use ua_llm::ToolOffer;
 use ua_resume::Standing;
@@ -74,6 +74,38 @@ impl JobCheck {
         let tools = self.tools.iter().map(|(tool, policy)| (&tool.name, policy));
         ua_ledger::asked_once_tainted(&self.spec, tools)
     }
+
+    /// The effects that its conditions count, each once, and which tools are counted for it.
+    pub fn counted_effects(&self) -> Vec<EffectMakers> {
+        let mut seen = BTreeSet::new();
+        let conditions = self.spec.all_stop_conditions();
+        let effects = conditions.filter_map(|condition| {
+            if let StopCondition::Effect { effect, .. } = condition.expanded() { Some(effect) } else { None }
+        });
+        effects.filter(|effect| seen.insert(effect.clone())).map(|effect| self.makers_of(effect)).collect()
+    }
+
+    fn makers_of(&self, effect: String) -> EffectMakers {
+        let that = |wanted: Makes| {
+            let tools = self.tools.iter();
+            tools.filter(|(tool, policy)| policy.makes(&tool.name.tool, &effect) == wanted).collect::<Vec<_>>()
+        };
+        let names = |tools: Vec<&(ToolSpec, CallPolicy)>| tools.iter().map(|(tool, _)| tool.name.raw.clone()).collect();
+        let mut undeclared = that(Makes::Perhaps);
+        undeclared.sort_by_key(|(tool, policy)| !policy.seems_to_make(&tool.name.tool, &effect));
+        EffectMakers { counted: names(that(Makes::Declared)), undeclared: names(undeclared), effect }
+    }
+}
+
+/// An effect that conditions count, and the tools that make it, as the model sees their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectMakers {
+    /// Its kind.
+    pub effect: String,
+    /// Those that are counted.
+    pub counted: Vec<String>,
+    /// Those that may make it and are not counted, because their effect is not declared; first those whose name suggests it.
+    pub undeclared: Vec<String>,
 }
 
 /// A rule of a policy file, or a name in a setting, and the tools that it is about.

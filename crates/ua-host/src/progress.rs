@@ -598,8 +598,9 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
         String::new()
     } else {
         format!(
-            "; not counted, because their effect is not declared: {} (declare it with `effect_kind` in a policy rule)",
-            listed(perhaps)
+            "; not counted, because their effect is not declared: {} (declare it with `effect_kind` in a policy rule{})",
+            listed(perhaps),
+            if perhaps.len() > SHOWN { "; `ua job --check` names all" } else { "" }
         )
     };
     format!("counted as {effect} for this job: {by}{rest}")

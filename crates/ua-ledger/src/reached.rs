@@ -69,34 +69,137 @@ const MESSAGES: [&str; 15] = [
 ];
 /// Those of them that go to numbers.
 const TO_NUMBERS: [&str; 7] = ["call", "fax", "mms", "sms", "text", "voice", "whatsapp"];
+/// Words of kinds of effects that are mails: to whom these go is read from their addresses alone.
+const MAILS: [&str; 4] = ["email", "emails", "mail", "mails"];
+/// Verbs of telling somebody something, by which a tool is known to do that where no rule says what its effect is: its name begins or ends with one.
+const TELLING: [&str; 18] = [
+    "alert",
+    "announce",
+    "broadcast",
+    "dm",
+    "inform",
+    "message",
+    "notify",
+    "post",
+    "reply",
+    "send",
+    "sends",
+    "sms",
+    "telegram",
+    "tell",
+    "text",
+    "toot",
+    "tweet",
+    "whatsapp",
+];
+/// Words in names of tools beside which such a verb is a thing: `edit_message`, `post_search`.
+const NOT_TELLING: [&str; 40] = [
+    "add", "archive", "cancel", "clear", "close", "convert", "count", "create", "delete", "download", "draft",
+    "drafts", "edit", "export", "extract", "fetch", "find", "format", "get", "hide", "list", "mark", "move", "mute",
+    "pin", "query", "react", "reaction", "read", "receive", "remove", "rename", "search", "set", "status", "template",
+    "unpin", "update", "verify", "view",
+];
+/// What is sent to programs and machines, and said to nobody: `send_keys`, `http_post`.
+const NOT_SAID: [&str; 22] = [
+    "api",
+    "byte",
+    "bytes",
+    "command",
+    "commands",
+    "cookie",
+    "cookies",
+    "http",
+    "input",
+    "key",
+    "keys",
+    "keystroke",
+    "keystrokes",
+    "packet",
+    "packets",
+    "prompt",
+    "query",
+    "request",
+    "requests",
+    "rpc",
+    "script",
+    "sql",
+];
 /// Words in names of arguments of messages that say who gets them, or where others read them.
-const GETS: [&str; 25] = [
+const GETS: [&str; 39] = [
     "addressee",
     "addressees",
+    "callee",
+    "cell",
     "channel",
     "channels",
     "chat",
+    "chats",
     "contact",
+    "contacts",
     "conversation",
+    "conversations",
     "destination",
+    "destinations",
     "dm",
     "group",
     "groups",
     "member",
     "members",
+    "mobile",
+    "msisdn",
     "number",
+    "numbers",
     "participants",
     "phone",
+    "phones",
     "receiver",
     "receivers",
     "recipient",
     "recipients",
     "room",
+    "rooms",
+    "target",
+    "targets",
     "tel",
+    "telephone",
     "to",
     "user",
     "users",
 ];
+/// What a word for whoever gets a message begins or ends with: `phonenumber`, `recipientlist`, `userphone`.
+const GETTERS: [&str; 3] = ["phone", "receiver", "recipient"];
+/// Those that say who is meant rather than in which conversation: bare digits are a number there, and the service's own word elsewhere (a chat has
+/// a number, too).
+const DIALLED: [&str; 24] = [
+    "addressee",
+    "addressees",
+    "callee",
+    "cell",
+    "contact",
+    "contacts",
+    "destination",
+    "destinations",
+    "dm",
+    "mobile",
+    "msisdn",
+    "number",
+    "numbers",
+    "phone",
+    "phones",
+    "receiver",
+    "receivers",
+    "recipient",
+    "recipients",
+    "target",
+    "targets",
+    "tel",
+    "telephone",
+    "to",
+];
+/// What says that an argument has the service's own word for somebody.
+const KEYS: [&str; 6] = ["guid", "id", "ids", "key", "sid", "uuid"];
+/// Names of fields that say nothing by themselves, of somebody whom the field around them names: `{"recipient": {"name": "bob"}}`.
+const SHELLS: [&str; 6] = ["handle", "label", "name", "type", "username", "value"];
 /// Names of somebody that may as well be who sends: they count where nothing else says who gets it.
 const PERHAPS: [&str; 3] = ["handle", "username", "usernames"];
 /// What an argument may say of the way instead of the recipient.
@@ -258,7 +361,7 @@ pub(crate) fn everybody(
         None => invited(tool, policy, arguments),
     };
     let mut all: Vec<Reached> = mail.unwrap_or_default().into_iter().map(Reached::Mail).collect();
-    let others = if tool.is_built_in() { Vec::new() } else { written_to(policy, arguments) };
+    let others = if tool.is_built_in() { Vec::new() } else { written_to(tool, policy, arguments) };
     for one in others {
         if !all.contains(&one) {
             all.push(one);
@@ -324,28 +427,51 @@ fn is_given_to(name: &str) -> bool {
     }
 }
 
-/// The numbers and names that a message or a call goes to.
-fn written_to(policy: &CallPolicy, arguments: &Value) -> Vec<Reached> {
+/// Whether a call writes to somebody or calls them, and whether by a number: by the kind of its effect, or, where it has none, by the tool's name.
+fn writes(tool: &ToolName, policy: &CallPolicy) -> Option<bool> {
     let Some((object, verb)) = policy.effect_kind.as_ref().and_then(|kind| kind.as_str().split_once('.')) else {
-        return Vec::new();
+        let words = words_of(&tool.tool);
+        let is_telling = |word: Option<&String>| word.is_some_and(|word| TELLING.contains(&word.as_str()));
+        let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+        let tells = policy.class == SideEffectClass::External
+            && (is_telling(words.first()) || is_telling(words.last()))
+            && ![&NOT_TELLING[..], &NOT_SAID, &MAILS].into_iter().any(has);
+        return tells.then(|| has(&TO_NUMBERS));
     };
     let objects: Vec<&str> = object.split('_').collect();
     let is_of = |list: &[&str]| objects.iter().any(|word| list.contains(word));
-    let leaves = sends(verb) || (verb == "create" && !objects.contains(&"draft"));
-    if !is_of(&MESSAGES) || !leaves {
-        return Vec::new();
-    }
-    let to_numbers = is_of(&TO_NUMBERS);
+    let leaves = match verb {
+        "create" => is_of(&MESSAGES) && !objects.contains(&"draft"),
+        // A package is published, and a post, to nobody by name.
+        "publish" => is_of(&MESSAGES),
+        verb => sends(verb) && (is_of(&MESSAGES) || !(is_of(&MAILS) || is_of(&NOT_SAID))),
+    };
+    leaves.then(|| is_of(&TO_NUMBERS))
+}
+
+/// The numbers and names that a message or a call goes to.
+fn written_to(tool: &ToolName, policy: &CallPolicy, arguments: &Value) -> Vec<Reached> {
+    let Some(to_numbers) = writes(tool, policy) else { return Vec::new() };
     let (mut found, mut perhaps) = (Vec::new(), Vec::new());
     each_text(arguments, &mut Vec::new(), &mut |names, text| {
-        let words: Vec<String> = names.last().map(|name| words_of(name)).unwrap_or_default();
+        let mut words: Vec<String> = names.last().map(|name| words_of(name)).unwrap_or_default();
+        if let [.., around, last] = names
+            && SHELLS.contains(last)
+        {
+            words.extend(words_of(around));
+        }
         let says = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-        let (gets, may_get) = (says(&GETS), says(&PERHAPS));
+        let is_getter = |word: &String| GETTERS.iter().any(|part| word.starts_with(part) || word.ends_with(part));
+        let gets = says(&GETS) || words.iter().any(is_getter);
+        let may_get = says(&PERHAPS);
         if !gets && !may_get {
             return;
         }
+        let is_dialled = (says(&DIALLED) || words.iter().any(is_getter)) && !says(&KEYS);
         for part in split(text).into_iter().filter(|part| MailAddress::parse(part).is_err()) {
-            let reached = if is_number(&part) && (to_numbers || part.starts_with('+')) {
+            let is_to_call = to_numbers || part.starts_with('+') || part.starts_with("00");
+            let may_be_called = is_dialled && (7..=15).contains(&digits(&part).len());
+            let reached = if is_number(&part) && !is_day(&part) && (is_to_call || may_be_called) {
                 Reached::Number(part)
             } else if is_name(&part) {
                 Reached::Name(part)
@@ -356,6 +482,15 @@ fn written_to(policy: &CallPolicy, arguments: &Value) -> Vec<Reached> {
         }
     });
     if found.is_empty() { perhaps } else { found }
+}
+
+/// `2026-12-01`, which may stand under `to` as well.
+fn is_day(text: &str) -> bool {
+    let text = folded(text);
+    let parts: Vec<&str> = text.trim().split(['-', '/', '.']).collect();
+    parts.len() == 3
+        && parts.iter().all(|part| matches!(part.len(), 1 | 2 | 4) && part.chars().all(|c| c.is_ascii_digit()))
+        && parts.iter().filter(|part| part.len() == 4).count() == 1
 }
 
 /// Shows every text with the names that lead to it.
@@ -433,8 +568,9 @@ fn is_same_number(said: &str, called: &str) -> bool {
 fn is_name(text: &str) -> bool {
     let folded = folded(text);
     let name = folded.trim().trim_start_matches(['@', '#']);
-    let is_part = |c: char| c.is_alphanumeric() || " ._-".contains(c);
     let has_sign = folded.trim().starts_with(['@', '#']);
+    // `#room:example.org`
+    let is_part = |c: char| c.is_alphanumeric() || " ._-".contains(c) || (has_sign && c == ':');
     let is_id = name.chars().any(|c| c.is_ascii_digit()) && !has_sign;
     let is_all_capitals = name.chars().count() > 7 && name.chars().all(|c| c.is_uppercase() || c.is_ascii_digit());
     !name.is_empty()
@@ -543,6 +679,103 @@ mod tests {
             ("respond_to_event", None, json!({"notify": ["eve@evil.test"]})),
         ] {
             assert_eq!(reached(tool, kind, &arguments).len(), 1, "{tool} {arguments}");
+        }
+    }
+
+    /// Whatever a tool that tells somebody something is called, and whatever it calls those: a number and a name are seen, and what only the
+    /// service can read is not asked about.
+    #[test]
+    fn whoever_is_told_is_seen_under_every_name_that_says_so() {
+        let tools = [
+            ("send", None),
+            ("send_message", Some("message.send")),
+            ("send_file", Some("file.send")),
+            ("send_poll", None),
+            ("sendReport", Some("report.send")),
+            ("post_to_channel", Some("channel.post")),
+            ("post_to_channel", None),
+            ("slack_message", None),
+            ("slack_message", Some("message.send")),
+            ("whatsapp_text", None),
+            ("telegram_send", Some("telegram.send")),
+            ("dm", None),
+            ("notify", Some("notification.send")),
+            ("notify", Some("message.notify")),
+            ("notify_team", Some("team.notify")),
+            ("notify_team", None),
+            ("reply_in_thread", Some("thread.reply")),
+            ("invite_to_room", Some("room.invite")),
+            ("broadcast", None),
+        ];
+        let called = [
+            "to",
+            "recipient",
+            "recipients",
+            "recipientList",
+            "receiver",
+            "phone",
+            "phoneNumber",
+            "phonenumber",
+            "phone_number",
+            "userphone",
+            "mobile",
+            "number",
+            "destination",
+            "target",
+            "sendTo",
+            "contact",
+        ];
+        let places = ["channel", "channelName", "group", "room", "chat", "conversation", "user"];
+        let numbers = [
+            json!("4930123456"),
+            json!("030 1234567"),
+            json!("+49 30 123456"),
+            json!(4_930_123_456_u64),
+            json!("004930123456"),
+        ];
+        let names = [json!("bob"), json!("#secret"), json!("@bob"), json!("Bob Miller"), json!("#room:evil.test")];
+        for (tool, kind) in tools {
+            for name in called.iter().chain(&places) {
+                let is_called = called.contains(name);
+                for value in names.iter().chain(numbers.iter().filter(|_| is_called)) {
+                    for arguments in [
+                        json!({"text": "b", *name: value}),
+                        json!({"text": "b", *name: [value]}),
+                        json!({"text": "b", *name: {"name": value}}),
+                        json!({"message": {*name: value, "text": "b"}}),
+                    ] {
+                        assert_eq!(reached(tool, kind, &arguments).len(), 1, "{tool} {kind:?} {arguments}");
+                    }
+                }
+                for value in [json!("12345"), json!("C024BE91L"), json!("2026-12-01"), json!(true)] {
+                    let arguments = json!({"text": "b", *name: value});
+                    assert_eq!(reached(tool, kind, &arguments), [""; 0], "{tool} {kind:?} {arguments}");
+                }
+            }
+            // On WhatsApp a number is whoever has it, whatever it is called.
+            for name in ["chat_id", "chatId", "user_id", "conversation_ids", "channel_id", "chat", "room", "group"]
+                .into_iter()
+                .filter(|_| tool != "whatsapp_text")
+            {
+                let arguments = json!({"text": "b", name: "493012345678"});
+                assert_eq!(reached(tool, kind, &arguments), [""; 0], "{tool} {arguments}: the service's own word");
+            }
+        }
+        for (tool, kind) in [
+            ("edit_message", None),
+            ("post_search", None),
+            ("pin_message", None),
+            ("message_delete", None),
+            ("list_posts", None),
+            ("publish_package", Some("package.publish")),
+            ("send_email", Some("email.send")),
+            ("create_channel", Some("channel.create")),
+            ("send_keys", Some("key.send")),
+            ("http_post", None),
+        ] {
+            let arguments = json!({"channel": "#secret", "number": "4930123456", "user": "bob"});
+            let reached = reached(tool, kind, &arguments);
+            assert!(reached.iter().all(|one| MailAddress::parse(one).is_ok()), "{tool}: {reached:?}");
         }
     }
 

@@ -22,14 +22,18 @@ pub enum Provider {
     /// Makes an issue, a pull request or a comment each time it is told to, and lists them, 30 to a page; in order, with the time of each, where
     /// it is asked for that.
     GitHub,
-    /// Answers a repeat under one key with the first result; `create_customer` takes no key.
+    /// Makes what it is told to, as `@stripe/mcp` does: its tools take no key, and it lists products, prices and invoices, the newest first.
     Stripe,
+    /// The same service behind a server that hands a key on: it answers a repeat under one key with the first result.
+    KeyedStripe,
     /// Takes an event's id from the client and refuses a second one.
     GoogleCalendar,
     /// Keeps a channel's messages, and what one of its tools is given as metadata, which it shows to those who ask for it.
     Slack,
-    /// Keeps one object per place, with its metadata.
+    /// Keeps one object per place, with its metadata: through tools that take the arguments of the API, and those of mcp-s3.
     S3,
+    /// Signs addresses to which others put objects, as s3-mcp does.
+    S3Links,
     /// Sends a mail, or makes a draft, each time it is told to, and finds them by addressee and time, in prose, without their texts.
     Gmail,
     /// Makes a comment or an issue each time it is told to, and lists those of an issue, or of a team.
@@ -46,12 +50,14 @@ pub enum Provider {
 
 impl Provider {
     /// Every one.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::GitHub,
         Self::Stripe,
+        Self::KeyedStripe,
         Self::GoogleCalendar,
         Self::Slack,
         Self::S3,
+        Self::S3Links,
         Self::Gmail,
         Self::Linear,
         Self::Notion,
@@ -65,9 +71,11 @@ impl Provider {
         match self {
             Self::GitHub => "github",
             Self::Stripe => "stripe",
+            Self::KeyedStripe => "keyed-stripe",
             Self::GoogleCalendar => "google-calendar",
             Self::Slack => "slack",
             Self::S3 => "s3",
+            Self::S3Links => "s3-links",
             Self::Gmail => "gmail",
             Self::Linear => "linear",
             Self::Notion => "notion",
@@ -90,9 +98,16 @@ impl Provider {
                 ("issue_read", &["method", "owner", "repo", "issue_number", "page", "perPage"]),
             ],
             Self::Stripe => vec![
-                ("create_refund", &["charge", "amount", "idempotency_key"]),
+                ("create_refund", &["payment_intent", "amount", "reason"]),
                 ("create_customer", &["name", "email"]),
+                ("create_product", &["name", "description"]),
+                ("list_products", &["limit"]),
+                ("create_price", &["product", "unit_amount", "currency"]),
+                ("list_prices", &["product", "limit"]),
+                ("create_invoice", &["customer", "days_until_due"]),
+                ("list_invoices", &["customer", "limit"]),
             ],
+            Self::KeyedStripe => vec![("create_refund", &["charge", "amount", "idempotency_key"])],
             Self::GoogleCalendar => vec![
                 ("create-event", &["calendarId", "eventId", "summary", "start", "end"]),
                 ("get-event", &["calendarId", "eventId"]),
@@ -100,12 +115,21 @@ impl Provider {
             Self::Slack => vec![
                 ("slack_post_message", &["channel_id", "text"]),
                 ("slack_get_channel_history", &["channel_id", "limit"]),
+                ("slack_reply_to_thread", &["channel_id", "thread_ts", "text"]),
+                ("slack_get_thread_replies", &["channel_id", "thread_ts"]),
                 ("chat_postMessage", &["channel", "text", "metadata"]),
                 ("conversations_history", &["channel", "oldest", "include_all_metadata", "limit"]),
             ],
-            Self::S3 => {
-                vec![("put_object", &["Bucket", "Key", "Body", "Metadata"]), ("head_object", &["Bucket", "Key"])]
-            }
+            Self::S3 => vec![
+                ("put_object", &["Bucket", "Key", "Body", "Metadata"]),
+                ("head_object", &["Bucket", "Key"]),
+                ("s3_put_object", &["bucket", "key", "content", "content_type", "is_base64", "metadata", "connection"]),
+                ("s3_get_object_metadata", &["bucket", "key", "connection"]),
+            ],
+            Self::S3Links => vec![(
+                "s3_put_object",
+                &["bucket_name", "key", "expires_in", "content_type", "metadata", "acl", "response_format"],
+            )],
             Self::Gmail => vec![
                 ("GMAIL_SEND_EMAIL", &["recipient_email", "subject", "body"]),
                 ("send_email", MAIL),
@@ -282,7 +306,7 @@ impl Service {
         let of = |tool: &str| made.iter().filter(|made| made.tool == tool).cloned().collect::<Vec<_>>();
         let same = |made: &Made, names: &[&str]| names.iter().all(|name| made.arguments[name] == arguments[name]);
         Ok(Ok(match tool {
-            "create_refund" => {
+            "create_refund" if self.provider == Provider::KeyedStripe => {
                 let earlier = of(tool).into_iter().find(|made| same(made, &["idempotency_key"]));
                 match earlier.filter(|_| arguments["idempotency_key"].is_string()) {
                     Some(earlier) if earlier.arguments != *arguments => {
@@ -316,6 +340,17 @@ impl Service {
                     return Ok(Err("NotFound: 404".to_owned()));
                 };
                 json!({"ETag": "\"etag-1\"", "Metadata": object.arguments["Metadata"]})
+            }
+            "s3_get_object_metadata" => {
+                let objects = of("s3_put_object");
+                let Some(object) = objects.iter().rfind(|made| same(made, &["bucket", "key"])) else {
+                    let error = "Error: failed to get object metadata: operation error S3: HeadObject, https response error \
+                                 StatusCode: 404, RequestID: 1, HostID: 2, NotFound: ";
+                    return Ok(Err(error.to_owned()));
+                };
+                let said = &object.arguments;
+                json!({"bucket": said["bucket"], "key": said["key"], "size": 4, "content_length": 4, "etag": "\"etag-1\"",
+                    "metadata": said["metadata"]})
             }
             "create_record" => {
                 let key = &arguments["data"]["ua_key"];

@@ -29,9 +29,46 @@ enum Verb {
     Send,
     /// `<thing>.reply`.
     Reply,
+    /// `email.send`, whatever is mailed.
+    Mail,
     /// `payment.pay`.
     Pay,
 }
+
+/// What is mailed to somebody, where `mail` or `email` is the verb: `mail_report`.
+const MAILED: &[&str] = &[
+    "digest",
+    "document",
+    "invoice",
+    "letter",
+    "newsletter",
+    "quote",
+    "receipt",
+    "report",
+    "result",
+    "statement",
+    "summary",
+];
+
+/// Ways on which messages are written.
+const CHANNELS: &[&str] = &[
+    "discord",
+    "imessage",
+    "mattermost",
+    "messenger",
+    "msteams",
+    "signal",
+    "slack",
+    "sms",
+    "teams",
+    "telegram",
+    "viber",
+    "wechat",
+    "whatsapp",
+    "zulip",
+];
+/// What a message on one of them is called.
+const WRITTEN: &[&str] = &["dm", "message", "msg", "sms", "text"];
 
 /// What is sent to somebody.
 const TOLD: &[&str] = &[
@@ -134,6 +171,7 @@ const BEGINNINGS: &[(&str, Behind)] = &[
     ("dm", Behind::Somebody("message")),
     ("drop", Behind::Things(TOLD, Verb::Send)),
     ("email", Behind::Somebody("email")),
+    ("email", Behind::Things(MAILED, Verb::Mail)),
     ("enqueue", Behind::Things(TOLD, Verb::Send)),
     (
         "execute",
@@ -184,8 +222,15 @@ const BEGINNINGS: &[(&str, Behind)] = &[
         "leave",
         Behind::Things(&["comment", "feedback", "message", "note", "reply", "review", "voicemail"], Verb::Create),
     ),
-    ("log", Behind::Things(&["expense", "hour", "interaction", "meal", "sale", "workout"], Verb::Create)),
+    (
+        "log",
+        Behind::Things(
+            &["effort", "expense", "hour", "interaction", "meal", "sale", "time", "visit", "work", "workout"],
+            Verb::Create,
+        ),
+    ),
     ("mail", Behind::Somebody("email")),
+    ("mail", Behind::Things(MAILED, Verb::Mail)),
     (
         "make",
         Behind::Things(
@@ -300,13 +345,23 @@ const ABOUT_ORDERS: &[&str] = &[
 
 pub(super) fn vocabulary() -> String {
     let words: Vec<String> = BEGINNINGS.iter().map(|(word, behind)| format!("{word}={behind:?}")).collect();
-    format!("{}\n{}\n{}", words.join(" "), PEOPLE.join(" "), ABOUT_ORDERS.join(" "))
+    let lists = [PEOPLE, ABOUT_ORDERS, CHANNELS, WRITTEN].map(|list| list.join(" "));
+    format!("{}\n{}", words.join(" "), lists.join("\n"))
+}
+
+/// What a name makes that has no verb and is nothing but a way and what is written there: `slack_message`. Whose tool it is may say the way.
+pub(super) fn written_on_channel(words: &[String], server: &[String]) -> Option<EffectKind> {
+    let (last, before) = words.split_last()?;
+    let is_channel = |word: &String| has(CHANNELS, word);
+    let is_on_one = if before.is_empty() { server.iter().any(is_channel) } else { before.iter().all(is_channel) };
+    (has(WRITTEN, last) && is_on_one).then(|| kind("message", "send")).flatten()
 }
 
 /// What a name makes that begins with such a word; `rest` is the name without what says whose it is.
 pub(super) fn made_by_beginning(rest: &[String]) -> Option<EffectKind> {
     let (first, after) = rest.split_first()?;
-    let (_, behind) = BEGINNINGS.iter().find(|(word, _)| word == first)?;
+    let mut meant = BEGINNINGS.iter().filter(|(word, _)| word == first).map(|(_, behind)| behind).peekable();
+    meant.peek()?;
     // With a verb behind it the word is a thing: `order_create`, `message_user_delete`.
     let is_about = |word: &String| {
         is_looking(word) || has(STATES, word) || has(&UNDOING, word) || (has(EFFECTS, word) && !has(THINGS, word))
@@ -314,6 +369,11 @@ pub(super) fn made_by_beginning(rest: &[String]) -> Option<EffectKind> {
     if after.iter().any(is_about) {
         return None;
     }
+    meant.find_map(|behind| made_with(*behind, after))
+}
+
+/// What is made by such a word, if what stands behind it is what it needs.
+fn made_with(behind: Behind, after: &[String]) -> Option<EffectKind> {
     let mut named =
         after.iter().filter(|word| !has(FILLERS, word) && !has(PREPOSITIONS, word)).map(|word| singular(word));
     let is_person = |word: &str| has(PEOPLE, word);
@@ -321,7 +381,7 @@ pub(super) fn made_by_beginning(rest: &[String]) -> Option<EffectKind> {
         Behind::Somebody(object) => {
             let told = named.next()?;
             let is_on_call = told == "call" && after.first().is_some_and(|word| word == "on");
-            let verb = match *object {
+            let verb = match object {
                 "call" => "create",
                 "tip" => "pay",
                 _ => "send",
@@ -339,6 +399,7 @@ pub(super) fn made_by_beginning(rest: &[String]) -> Option<EffectKind> {
                 Verb::Send => kind(if thing == "line" { "message" } else { &thing }, "send"),
                 Verb::Reply if ["email", "mail"].contains(&thing.as_str()) => kind("email", "reply"),
                 Verb::Reply => kind(&thing, "reply"),
+                Verb::Mail => kind("email", "send"),
                 Verb::Pay => kind("payment", "pay"),
             }
         }

@@ -5,7 +5,7 @@
 
 use ua_core::EffectKind;
 
-use super::begins::made_by_beginning;
+use super::begins::{made_by_beginning, written_on_channel};
 use super::money::moved_by_part;
 use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS, SAID_OF_BOTH};
 use super::{has, is_looking, is_plural, without_prefix};
@@ -31,6 +31,12 @@ enum Makes {
     Appended,
     /// It is new if it is one of these; behind such a verb other things are changed, too.
     Of(&'static [&'static str]),
+    /// It is new if it is one of these, and of other things only the server knows: a form may be handed in twice.
+    Surely(&'static [&'static str]),
+    /// Only the server knows, whatever it is: a document that is shared again is mailed again by some.
+    Perhaps,
+    /// Only the server knows, if it is one of [`ADDED_ANEW`] (a note that is saved without an id), and else it is what it was.
+    Saved,
     /// Something that is made with somebody.
     Arranged,
     /// Another deployment, unless it is something that has one version under its name.
@@ -52,6 +58,7 @@ const VERBS: &[(&str, Makes)] = &[
     ("broadcast", Makes::Always("send")),
     ("buy", Makes::Always("pay")),
     ("charge", Makes::Always("pay")),
+    ("clone", Makes::Perhaps),
     ("comment", Makes::Always("comment")),
     ("copy", Makes::Copied),
     ("create", Makes::Unnamed),
@@ -62,6 +69,7 @@ const VERBS: &[(&str, Makes)] = &[
     ("donate", Makes::Always("pay")),
     ("draft", Makes::Unnamed),
     ("duplicate", Makes::Copied),
+    ("enqueue", Makes::Perhaps),
     ("execute", Makes::Started),
     ("forward", Makes::Forwarded),
     ("import", Makes::Imported),
@@ -82,21 +90,37 @@ const VERBS: &[(&str, Makes)] = &[
     ("publish", Makes::Always("publish")),
     ("purchase", Makes::Always("pay")),
     ("push", Makes::Of(&["message", "notification"])),
-    ("raise", Makes::Of(&["incident", "invoice", "issue", "request", "ticket"])),
+    (
+        "raise",
+        Makes::Of(&[
+            "alarm",
+            "alert",
+            "case",
+            "complaint",
+            "dispute",
+            "incident",
+            "invoice",
+            "issue",
+            "request",
+            "ticket",
+        ]),
+    ),
     ("refund", Makes::Unnamed),
     ("reply", Makes::Always("reply")),
     ("run", Makes::Started),
+    ("save", Makes::Saved),
     ("schedule", Makes::Unnamed),
     ("sell", Makes::Always("pay")),
     ("send", Makes::Always("send")),
     ("sends", Makes::Always("send")),
+    ("share", Makes::Perhaps),
     ("start", Makes::Started),
     ("swap", Makes::Of(&["coin", "crypto", "token"])),
     ("transfer", Makes::Moved),
     ("trigger", Makes::Started),
     (
         "submit",
-        Makes::Of(&[
+        Makes::Surely(&[
             "application",
             "bid",
             "bug",
@@ -125,9 +149,10 @@ const BEHIND: [&str; 4] = ["add", "create", "send", "upload"];
 const UNMAKING: [&str; 6] = ["ensure", "query", "replace", "search", "update", "upsert"];
 
 /// Verbs that are things as well: with one of [`UNDOING`] behind them, that one is the verb (`comment_delete`, `post_list`).
-const THINGS_TOO: [&str; 12] = [
+const THINGS_TOO: [&str; 14] = [
     "book",
     "charge",
+    "clone",
     "comment",
     "draft",
     "duplicate",
@@ -137,6 +162,7 @@ const THINGS_TOO: [&str; 12] = [
     "refund",
     "reply",
     "schedule",
+    "share",
     "upload",
 ];
 /// Verbs that stand behind such a thing and do not make it.
@@ -156,13 +182,16 @@ const NO_PLURALS: [&str; 13] = [
 /// What is deployed under its name, in the place of what was there.
 const DEPLOYED_BY_NAME: [&str; 7] = ["function", "policy", "rule", "schema", "script", "template", "worker"];
 
+/// What is composed and may be there once more then.
+const COMPOSED: [&str; 5] = ["email", "letter", "mail", "message", "sms"];
+
 /// Words that say that a message is a mail.
 const MAILS: [&str; 5] = ["email", "emails", "gmail", "mail", "outlook"];
 
 pub(super) fn vocabulary() -> String {
     let verbs: Vec<String> = VERBS.iter().map(|(verb, makes)| format!("{verb}={makes:?}")).collect();
-    let lists: [&[&str]; 8] =
-        [&BEHIND, &UNMAKING, &MAILS, &THINGS_TOO, &UNDOING, &GIVING, &NO_PLURALS, &DEPLOYED_BY_NAME];
+    let lists: [&[&str]; 9] =
+        [&BEHIND, &UNMAKING, &MAILS, &THINGS_TOO, &UNDOING, &GIVING, &NO_PLURALS, &DEPLOYED_BY_NAME, &COMPOSED];
     let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
     format!("{}\n{}", verbs.join(" "), lists.join("\n"))
 }
@@ -216,16 +245,24 @@ fn parts_made(words: &[String], server: &[String]) -> impl Iterator<Item = Made>
     let rest = without_prefix(words, server);
     let leaves_out = rest.iter().any(|word| word == "or" || UNMAKING.contains(&word.as_str()));
     let parts = rest.rsplit(|word| has(JOINS, word)).filter(move |_| !leaves_out);
-    parts.filter_map(|part| made_by_part(part, words).or_else(|| moved_by_part(part)))
+    parts.filter_map(move |part| match made_by_part(part, words, server) {
+        // Money that is moved is surely moved again.
+        Some(Made::Named) => moved_by_part(part).or(Some(Made::Named)),
+        made => made.or_else(|| moved_by_part(part)),
+    })
 }
 
-/// What one part of a name makes; `words` are those of the whole name.
-fn made_by_part(rest: &[String], words: &[String]) -> Option<Made> {
-    // What is composed is only written: it is not sent yet.
-    if is_looking(rest.first()?) || rest[0] == "compose" {
+/// What one part of a name makes; `words` are those of the whole name, `server` those of whose tool it is.
+fn made_by_part(rest: &[String], words: &[String], server: &[String]) -> Option<Made> {
+    if is_looking(rest.first()?) {
         return None;
     }
-    if let Some(kind) = made_by_beginning(rest) {
+    // What is composed is only written, in most places: it is not sent yet. Of a message one more may be left behind each time.
+    if rest[0] == "compose" {
+        let is_message = rest[1..].last().is_some_and(|last| COMPOSED.contains(&singular(last).as_str()));
+        return is_message.then_some(Made::Named);
+    }
+    if let Some(kind) = written_on_channel(words, server).or_else(|| made_by_beginning(rest)) {
         return Some(Made::Anew(kind));
     }
     let makes = |word: &str| VERBS.iter().find(|(verb, _)| *verb == word).map(|(_, makes)| *makes);
@@ -272,7 +309,11 @@ fn made_by_part(rest: &[String], words: &[String]) -> Option<Made> {
         Makes::Copied if !["", "directory", "file", "folder", "object"].contains(&head) => named(&whole, "create"),
         Makes::Imported if after.iter().any(|word| ["to", "into"].contains(&word.as_str())) => kind("row", "create"),
         Makes::Appended if ["block", "child", "record", "row"].contains(&head) => named(head, "create"),
-        Makes::Of(things) if things.contains(&head) => named(&whole, "create"),
+        Makes::Of(things) | Makes::Surely(things) if things.contains(&head) => named(&whole, "create"),
+        Makes::Saved if has(ADDED_ANEW, head) => return Some(Made::Named),
+        Makes::Perhaps | Makes::Imported | Makes::Appended | Makes::Surely(_) if !head.is_empty() => {
+            return Some(Made::Named);
+        }
         Makes::Arranged if ["booking", "call", "order", "purchase", "reservation"].contains(&head) => {
             named(head, "create")
         }
@@ -287,6 +328,9 @@ fn made_by_part(rest: &[String], words: &[String]) -> Option<Made> {
         | Makes::Imported
         | Makes::Appended
         | Makes::Of(_)
+        | Makes::Surely(_)
+        | Makes::Perhaps
+        | Makes::Saved
         | Makes::Arranged
         | Makes::Moved
         | Makes::Produced
@@ -453,6 +497,13 @@ mod tests {
             ("provision_ai_model", "ai_model.create"),
             ("add_email_account", "email_account.create"),
             ("compose_and_send_email", "email.send"),
+            ("mail_report", "email.send"),
+            ("email_invoices", "email.send"),
+            ("slack_message", "message.send"),
+            ("whatsapp_text", "message.send"),
+            ("enqueue_email", "email.send"),
+            ("raise_alert", "alert.create"),
+            ("log_time", "time.create"),
         ] {
             assert_eq!(made("other", name).as_deref(), Some(expected), "{name}");
         }
@@ -491,6 +542,53 @@ mod tests {
         ] {
             assert_eq!(made("other", name), None, "{name}");
         }
+    }
+
+    /// A repeat of these in the same words is a question, and of the others the same state again.
+    #[test]
+    fn what_may_be_there_once_more_has_no_kind_and_asks() {
+        let named = |name: &str| makes_named(&words(name), &words("other"));
+        for name in [
+            "compose_mail",
+            "compose_email",
+            "enqueue_job",
+            "share_doc",
+            "share_document_with_user",
+            "import_contacts",
+            "save_issue",
+            "save_note",
+            "append_text",
+            "append_to_document",
+            "clone_repo",
+            "clone_voice",
+            "submit_form",
+            "form_submit",
+            "submit_pending_review",
+            "create_folder",
+        ] {
+            assert!(named(name) && made("other", name).is_none(), "{name}");
+        }
+        for name in [
+            "write_record",
+            "write_file",
+            "put_item",
+            "save_file",
+            "save_settings",
+            "save_or_update_note",
+            "share_delete",
+            "share_list",
+            "unshare_doc",
+            "get_share_link",
+            "compose_query",
+            "compose-broadcast",
+            "append",
+            "raise_limit",
+            "list_imports",
+        ] {
+            assert!(!named(name) && made("other", name).is_none(), "{name}");
+        }
+        assert_eq!(made("slack", "message").as_deref(), Some("message.send"), "whose tool it is says where");
+        assert_eq!(made("other", "message"), None);
     }
 
     #[test]

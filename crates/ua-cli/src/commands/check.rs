@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ua_core::OnUnknown;
-use ua_host::check::{JobCheck, RuleMatch};
+use ua_host::check::{EffectMakers, JobCheck, RuleMatch};
 use ua_host::job::{JobRequest, left_as};
 use ua_host::people::Presence;
 use ua_host::{Host, check, selectors};
@@ -12,7 +12,7 @@ use crate::error::{HostError, OK};
 use crate::ids::short;
 use crate::output::{line, print, print_json, tell};
 use crate::people::AtTerminal;
-use crate::view::{CheckedRule, CheckedWord, JobChecked};
+use crate::view::{CheckedEffect, CheckedRule, CheckedWord, JobChecked};
 
 /// How many tools are named in a line.
 const FEW: usize = 6;
@@ -60,6 +60,8 @@ fn shown(found: &JobCheck) -> JobChecked {
     };
     let rule =
         |one: &RuleMatch| CheckedRule { place: one.place.clone(), rule: one.rule.clone(), tools: one.tools.clone() };
+    let counted =
+        |one: EffectMakers| CheckedEffect { effect: one.effect, tools: one.counted, undeclared: one.undeclared };
     JobChecked {
         would_start: found.refusal.is_none() && found.done().is_none(),
         objective: found.spec.objective.clone(),
@@ -67,6 +69,7 @@ fn shown(found: &JobCheck) -> JobChecked {
         model: found.model.1.clone(),
         tools: found.tools.iter().map(|(spec, policy)| super::tools::row(spec, policy)).collect(),
         words: found.selections.iter().map(word).collect(),
+        counted_effects: found.counted_effects().into_iter().map(counted).collect(),
         rules: found.rules.iter().map(rule).collect(),
         mail_folder: found.mail_folder.clone(),
         not_asked: found.spec.lifts(),
@@ -169,6 +172,18 @@ fn in_words(found: &JobCheck) -> String {
             (None, false) => "there is no such name".to_owned(),
         };
         out.push_str(&format!("  {:<width$}  {what}\n", line(&selection.word, WORD)));
+    }
+    let undeclared: Vec<EffectMakers> =
+        found.counted_effects().into_iter().filter(|one| !one.undeclared.is_empty()).collect();
+    if !undeclared.is_empty() {
+        out.push_str(
+            "\nnot counted, because their effect is not declared (`effect_kind` in a policy rule declares it)\n",
+        );
+    }
+    for one in &undeclared {
+        // All of them: which of these is the one is for whoever reads this to know.
+        let all: Vec<String> = one.undeclared.iter().map(|name| line(name, 80)).collect();
+        out.push_str(&format!("  {:<width$}  {}\n", line(&one.effect, WORD), all.join(", ")));
     }
     let mut place = "";
     for rule in &found.rules {

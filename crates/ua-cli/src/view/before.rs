@@ -34,6 +34,8 @@ pub(crate) struct JobChecked {
     pub(crate) tools: Vec<ToolRow>,
     /// Its conditions and selectors, and what each selects.
     pub(crate) words: Vec<CheckedWord>,
+    /// The effects that its conditions count, and by which tools.
+    pub(crate) counted_effects: Vec<CheckedEffect>,
     /// The rules of its policy files and of the user's, and the names in the user's lists.
     pub(crate) rules: Vec<CheckedRule>,
     /// That mails of the built-in `send_email` go into a folder, since no mail server is set; null where they do not.
@@ -68,6 +70,17 @@ pub(crate) struct CheckedWord {
     pub(crate) is_known: bool,
     /// Of one that is not, the name that is most like it.
     pub(crate) nearest: Option<String>,
+}
+
+/// An effect that the conditions of a job count.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CheckedEffect {
+    /// Its kind.
+    pub(crate) effect: String,
+    /// The tools that are counted for it.
+    pub(crate) tools: Vec<String>,
+    /// The tools that may make it and are not counted, because their effect is not declared; those first whose name suggests it.
+    pub(crate) undeclared: Vec<String>,
 }
 
 /// A rule of a policy file, or a name in a setting.

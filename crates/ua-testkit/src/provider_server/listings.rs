@@ -64,6 +64,15 @@ fn github_entry(index: usize, made: &Made, _asked: &Value) -> Value {
     json!({"number": index, "title": made.arguments["title"], "body": made.arguments["body"], "html_url": url})
 }
 
+/// A thing of Stripe as it is listed: what it was given, and the second in which it was made.
+fn stripe_object(object: &str, index: usize, made: &Made, given: &[&str]) -> Value {
+    let mut all = json!({"id": format!("{object}_{index}"), "object": object, "created": made.at.as_millis() / 1000, "livemode": false});
+    for name in given {
+        all[*name] = made.arguments[*name].clone();
+    }
+    all
+}
+
 /// The rows.
 pub(super) const LISTINGS: &[Listing] = &[
     Listing {
@@ -126,6 +135,54 @@ pub(super) const LISTINGS: &[Listing] = &[
         most: 100,
         entry: |index, made, _| json!({"ts": format!("{index}.0"), "text": made.arguments["text"]}),
         answer: slack_history,
+    },
+    Listing {
+        provider: Provider::Slack,
+        tool: "slack_get_thread_replies",
+        is_about: any,
+        makes: "slack_reply_to_thread",
+        is_in: |made, asked| same(made, asked, &["channel_id", "thread_ts"]),
+        is_newest_first: false,
+        most: 1000,
+        entry: |index, made, _| json!({"ts": format!("{index}.0"), "text": made.arguments["text"]}),
+        answer: slack_history,
+    },
+    Listing {
+        provider: Provider::Stripe,
+        tool: "list_products",
+        is_about: any,
+        makes: "create_product",
+        is_in: |_, _| true,
+        is_newest_first: true,
+        most: 100,
+        entry: |index, made, _| stripe_object("product", index, made, &["name", "description"]),
+        answer: plain,
+    },
+    Listing {
+        provider: Provider::Stripe,
+        tool: "list_prices",
+        is_about: any,
+        makes: "create_price",
+        is_in: |made, asked| same(made, asked, &["product"]),
+        is_newest_first: true,
+        most: 100,
+        entry: |index, made, _| stripe_object("price", index, made, &["product", "unit_amount", "currency"]),
+        answer: plain,
+    },
+    Listing {
+        provider: Provider::Stripe,
+        tool: "list_invoices",
+        is_about: any,
+        makes: "create_invoice",
+        is_in: |made, asked| same(made, asked, &["customer"]),
+        is_newest_first: true,
+        most: 100,
+        entry: |index, made, _| {
+            let mut invoice = stripe_object("invoice", index, made, &["customer"]);
+            invoice["billing_reason"] = json!("manual");
+            invoice
+        },
+        answer: plain,
     },
     Listing {
         provider: Provider::Slack,
