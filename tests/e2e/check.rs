@@ -116,6 +116,20 @@ fn budgets_that_leave_no_room_for_what_the_conditions_ask_for_are_told_before_a_
     assert!(!checked.stderr.contains("the conditions ask for"), "{}", checked.shown());
 }
 
+#[test]
+fn every_tool_that_may_have_a_counted_effect_is_named_before_a_start() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &json!([{"text": "Done."}]));
+    env.run(&["job", "--check", &job])
+        .code(0)
+        .shows(&["not counted, because their effect is not declared", "mcp__forum__post_comment"]);
+    let counted = env.run(&["job", "--check", &job, "--json"]).code(0).json()["counted_effects"].clone();
+    let all = json!([
+        {"effect": "email.send", "tools": ["mcp__ua__send_email"], "undeclared": ["mcp__forum__post_comment"]},
+    ]);
+    assert_eq!(counted, all);
+}
+
 /// A stranger's job file may lift its own questions: whoever looks before a start is told which, and of an honest job nothing.
 #[test]
 fn what_a_job_does_unasked_is_told_before_a_start() {

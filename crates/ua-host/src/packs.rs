@@ -458,7 +458,17 @@ mod tests {
 
     #[test]
     fn a_command_line_names_its_package() {
-        let cases: [(&str, &[&str], &str); 29] = [
+        let cases: [(&str, &[&str], &str); 34] = [
+            (
+                "npx",
+                &["-y", "@zencoderai/slack-mcp-server", "--transport", "stdio"],
+                "npm:@zencoderai/slack-mcp-server",
+            ),
+            ("uvx", &["s3-mcp"], "pypi:s3-mcp"),
+            ("python3", &["-m", "s3_mcp"], "python:s3_mcp"),
+            ("docker", &["run", "-i", "--rm", "-e", "AWS_REGION", "ghcr.io/txn2/mcp-s3"], "oci:ghcr.io/txn2/mcp-s3"),
+            // What it runs is a name of a directory and no package.
+            ("npx", &["-y", "@smithery/cli", "run", "@notionhq/notion-mcp-server"], "npm:@smithery/cli"),
             ("npx", &["-y", "@notionhq/notion-mcp-server"], "npm:@notionhq/notion-mcp-server"),
             ("npx", &["-y", "@playwright/mcp@latest", "--headless"], "npm:@playwright/mcp"),
             ("/usr/bin/npx", &["tavily-mcp@0.2.1"], "npm:tavily-mcp"),

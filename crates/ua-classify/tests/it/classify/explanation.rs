@@ -92,6 +92,20 @@ fn a_policy_that_can_not_work_is_hinted_at() {
     assert!(hints("on_unknown = \"redo\"")[0].contains("at least once"));
 }
 
+/// A rule that says that calls make something, and a server that is believed, are no guess from a name.
+#[test]
+fn who_says_that_calls_make_something_is_named() {
+    let rule = "[[rule]]\nid = \"r\"\nname = \"escalate_incident\"\nside_effect_class = \"external\"\ncreates = true\n";
+    let shown = with_policy(rule).explain(&foreign("escalate_incident")).to_string();
+    assert!(shown.contains("incident.create (that each call makes one says `creates` of r, and"), "{shown}");
+    let adds = ToolAnnotations { destructive: Some(false), idempotent: Some(false), ..ToolAnnotations::default() };
+    let spec = ToolSpec { annotations: adds, ..foreign("frobnicate") };
+    let shown = plain().trusting_annotations_of(["other".to_owned()]).explain(&spec).to_string();
+    assert!(shown.contains("says the server, whose annotations are trusted"), "{shown}");
+    let shown = plain().explain(&foreign("create_issue")).to_string();
+    assert!(shown.contains("issue.create (inferred from its name only"), "{shown}");
+}
+
 #[test]
 fn by_what_a_lost_call_would_be_known_is_said() {
     let text = "[[rule]]\nid = \"r\"\nname = \"x\"\nside_effect_class = \"external\"\n[rule.probe]\ntool = \"list_x\"\n\

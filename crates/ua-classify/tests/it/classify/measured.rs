@@ -81,6 +81,44 @@ fn no_effect_is_read_as_a_read() {
     }
 }
 
+/// What docs/guide/policies.md says of hosted servers that no pack is about: their tools' names say enough.
+#[test]
+fn the_tools_of_hosted_servers_are_known_by_their_names() {
+    let classifier = Classifier::shipped().unwrap();
+    let judged = |name: &str| {
+        let spec = ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Mcp, "hosted", name),
+            description: String::new(),
+            input_schema: json!({"type": "object"}),
+            annotations: ToolAnnotations::default(),
+        };
+        classifier.classify(&spec, None)
+    };
+    for name in [
+        "notion-search",
+        "notion-fetch",
+        "notion-get-comments",
+        "notion-get-users",
+        "getJiraIssue",
+        "searchJiraIssuesUsingJql",
+        "getConfluencePage",
+        "getAccessibleAtlassianResources",
+    ] {
+        assert_eq!(judged(name).class, SideEffectClass::ReadOnly, "{name}");
+    }
+    for name in [
+        "notion-create-pages",
+        "notion-create-comment",
+        "notion-duplicate-page",
+        "createJiraIssue",
+        "addCommentToJiraIssue",
+        "createConfluencePage",
+    ] {
+        let policy = judged(name);
+        assert!(policy.class.has_effect() && policy.effect_kind.is_some(), "{name}");
+    }
+}
+
 /// Of the tools that `of` picks, how many out of a hundred are judged as `wrong` says, and which they are.
 fn share(
     tools: &[Labelled],
