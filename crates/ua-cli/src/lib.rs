@@ -215,8 +215,7 @@ fn opens_proc() -> bool {
 ///
 /// Not for a process that becomes a confined program: it has to write about itself in `/proc`.
 fn hide_from_others() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+    if let Err(error) = ua_mcp::hide_from_others() {
         tracing::debug!(%error, "other processes of this user can read this one");
     }
 }

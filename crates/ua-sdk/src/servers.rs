@@ -15,7 +15,8 @@ use crate::step::Step;
 /// The word by which the helper is started. Others know a helper by it, so it is the program `ua`'s.
 const SHIM: &str = "__shim";
 
-/// What servers may see of this process's environment; everything else, keys and tokens above all, stays here.
+/// What servers are given of this process's environment; everything else, keys and tokens above all, stays here. They do not read it from this
+/// process either ([`ua_mcp::hide_from_others`]).
 const PASSED_ON: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// Whether this program can be its own helper.
@@ -94,6 +95,8 @@ pub struct Servers {
     builtin: bool,
     packs: BTreeMap<String, Option<String>>,
     annotated: Vec<String>,
+    /// Whether this program stays open to other processes of its user while they run.
+    leaves_readable: bool,
 }
 
 impl Servers {
@@ -145,6 +148,8 @@ impl Servers {
         }
         self.packs.extend(other.packs);
         self.annotated.extend(other.annotated);
+        // The word of one is none about the others.
+        self.leaves_readable &= other.leaves_readable;
         self
     }
 
@@ -155,6 +160,7 @@ impl Servers {
             builtin: false,
             packs: BTreeMap::new(),
             annotated: Vec::new(),
+            leaves_readable: false,
         }
     }
 
@@ -182,6 +188,17 @@ impl Servers {
     /// Lets what a server says about its tools confirm what their names suggest.
     pub fn trust_annotations_of(mut self, server: &str) -> Self {
         self.annotated.push(server.to_owned());
+        self
+    }
+
+    /// Leaves this program readable for other processes of its user, as it is without servers.
+    ///
+    /// A server is a process of the same user, and could read the keys in the environment of the program that started it. So before the first
+    /// one is started, the program is closed to other processes (on Linux, `prctl(PR_SET_DUMPABLE)`), and stays so until it ends: no debugger
+    /// or profiler of its user attaches to it, no core dump is written, and what it writes about itself in `/proc`, only root can. With this
+    /// word that is not done for these servers; a program that was closed for others is not opened again.
+    pub fn leave_program_readable(mut self) -> Self {
+        self.leaves_readable = true;
         self
     }
 
@@ -260,6 +277,13 @@ pub(crate) fn transport(
         redactor.learn(secrets(&servers));
     }
     let starts_any = servers.iter().any(|server| matches!(server.reach, Reach::Stdio { .. }));
+    if starts_any && !step.servers.as_ref().is_some_and(|wanted| wanted.leaves_readable) {
+        ua_mcp::hide_from_others().map_err(|why| {
+            Error::Servers(format!(
+                "this program's environment cannot be kept from its tool servers ({why}); `Servers::leave_program_readable` does without"
+            ))
+        })?;
+    }
     let shim = if starts_any { shim()? } else { ShimCommand { program: PathBuf::new(), args: Vec::new() } };
     for server in &mut servers {
         server.reach.start_in(workspace);
@@ -285,6 +309,37 @@ mod tests {
             secrets(&Servers::parse(text, "test").unwrap().specs).into_iter().map(|(_, value)| value).collect();
         secrets.sort();
         assert_eq!(secrets, ["Bearer b-0123456789", "b-0123456789", "t-0123456789"]);
+    }
+
+    /// A server is a process of the same user: it would read the keys in this program's environment.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn s3_a_program_is_closed_to_the_servers_that_it_starts_unless_it_says_otherwise() {
+        use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
+        IS_HELPER.store(true, Ordering::SeqCst);
+        let dir = tempfile::tempdir().unwrap();
+        let local = || Servers::parse(r#"{"mcpServers": {"notes": {"command": "notes"}}}"#, "test").unwrap();
+        let far = r#"{"mcpServers": {"far": {"type": "http", "url": "https://far.example/mcp"}}}"#;
+        let far = || Servers::parse(far, "test").unwrap();
+        let prepared = |servers: Servers| {
+            set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
+            let step = Step::new("notes").servers(servers);
+            let (run, env) = (RunId::parse("r").unwrap(), Env::simulated(1));
+            transport(&step, dir.path(), dir.path(), &run, &env, &Redactor::default()).unwrap();
+            dumpable_behavior().unwrap()
+        };
+        for (servers, is_closed) in [
+            (local(), true),
+            (local().leave_program_readable().and(local()), true),
+            (local().and(far().leave_program_readable()), true),
+            (local().leave_program_readable(), false),
+            (local().leave_program_readable().and(far().leave_program_readable()), false),
+            // No process of this machine.
+            (far(), false),
+        ] {
+            assert_eq!(prepared(servers.clone()) == DumpableBehavior::NotDumpable, is_closed, "{servers:?}");
+        }
+        set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
     }
 
     /// Where a reference is not replaced it would be started as it stands.
