@@ -425,3 +425,28 @@ fn a_run_without_a_call_in_doubt_is_not_stopped() {
     env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 1));
 }
+
+/// Whoever may write the database could name another file of servers, and take away what says that it is another one.
+#[test]
+fn s19_a_stored_file_of_servers_without_its_digests_is_asked_about() {
+    let env = env().with_env("UA_SERVER_PACKS", "github=github");
+    let servers = serve(&env, Provider::GitHub, "a.log", "1");
+    let issue = json!({"owner": "ada", "repo": "engine", "title": "Fix it", "body": "It is broken."});
+    let turns = json!([{"tools": [{"name": "mcp__github__create_issue", "input": issue}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_turns": 1}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
+    let started = env.path("started").display().to_string();
+    let entry = json!({"command": "sh", "args": ["-c", format!("touch '{started}'")]});
+    let other = env.mcp_config("work/other.json", &json!({ Provider::GitHub.name(): entry }));
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    let change =
+        "UPDATE runs SET launch_json = json_remove(json_set(launch_json, '$.mcp_config', ?1), '$.known_servers')";
+    assert_eq!(database.execute(change, [&other]).unwrap(), 1);
+    drop(database);
+    for more in [&["resume", "last", "--max-turns", "+5"][..], &["fork", "r"]] {
+        env.run(more).refused(75, &["github (it is new)", "name the file again with `--mcp-config "]);
+    }
+    assert!(!env.path("started").exists());
+    env.run(&["resume", "r", "--max-turns", "+5", "--mcp-config", &servers]).code(0);
+    assert_eq!(made(&env, "a.log"), 1);
+}

@@ -117,8 +117,7 @@ pub struct Launch {
     /// It is named for every folder, and this command is the first to use it for this run.
     #[serde(skip)]
     mcp_config_is_standing: bool,
-    /// What a named file said of the servers that the job uses, and their program files, when it was named. `None` of a file that was
-    /// found, and of an older version.
+    /// What a named file said of the servers that the job uses, and their program files, when it was named. `None` without such a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     known_servers: Option<KnownServers>,
     /// It is that of a fork, which takes a file that is named again and accepts nothing.
@@ -135,8 +134,7 @@ pub struct Launch {
     pub(crate) accepted_policy: Option<String>,
     /// Policy files of the command line and the configuration, the strongest first. Of an older version: the job's among them.
     policies: Vec<PathBuf>,
-    /// What those of the command line were when they were named, and those of the job that were trusted then, as digests. `None` of an older
-    /// version.
+    /// What [`Launch::policies`] were when they were named, and those of the job that were trusted then, as digests. What is missing is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     known_policies: Option<BTreeMap<PathBuf, String>>,
     /// Policy files of the job, which are weaker than the user's own. `None` of an older version.
@@ -418,10 +416,12 @@ impl Launch {
     }
 
     pub fn from_stored(value: &Value) -> Result<Self, HostError> {
-        serde_json::from_value(value.clone()).map_err(|e| {
+        let mut launch: Self = serde_json::from_value(value.clone()).map_err(|e| {
             HostError::storage(format!("cannot read how the run was started: {e}"))
                 .hint("it was stored by another version of ua")
-        })
+        })?;
+        launch.know_no_more_than_is_stored();
+        Ok(launch)
     }
 
     /// Finds everything that can be known to be wrong before anything is stored or started. The configured servers, which were looked at for this, are

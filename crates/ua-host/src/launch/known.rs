@@ -2,8 +2,8 @@
 //!
 //! Naming a file trusts what it says then, and not whatever a checkout makes of it until the run is resumed. So its servers and their
 //! program files are kept with the run, as digests, and whoever is to start one of them compares first: what changed is started only after
-//! a person accepted it or named the file again. A run of an older version has no digests, and one with a file that was found needs none
-//! (`trust`).
+//! a person accepted it or named the file again. What no digest is stored of is not known, and asked about like what changed: nothing tells a run
+//! of an older version from one whose digests somebody took away. One with a file that was found needs none (`trust`).
 //! Proved by: this file's tests.
 
 use std::collections::BTreeMap;
@@ -77,6 +77,13 @@ impl Launch {
         launch.take_accepted(&changes);
         launch.take_accepted_policy(&changes);
         Ok(launch)
+    }
+
+    /// Of a stored launch: with a named file and no digests, no server is known. Nothing that is stored is believed for being silent.
+    pub(super) fn know_no_more_than_is_stored(&mut self) {
+        if self.named_file().is_some() {
+            self.known_servers.get_or_insert_default();
+        }
     }
 
     /// Takes over which servers a person accepted since the run was started.
@@ -536,9 +543,45 @@ mod tests {
         assert_eq!(serde_json::to_value(&launch.known_servers).unwrap(), server("2"));
         launch.take_accepted(&[row("servers", json!("nothing"))]);
         assert_eq!(serde_json::to_value(&launch.known_servers).unwrap(), server("2"));
-        // A launch of an older version has none, and is stored as it was.
-        let older = Launch::for_inspection("/".into()).to_stored();
-        assert!(older.get("known_servers").is_none() && older.get("accepted_servers").is_none());
-        assert_eq!(Launch::from_stored(&older).unwrap().known_servers, None);
+        // One without a file has none, and is stored as it was.
+        let without = Launch::for_inspection("/".into()).to_stored();
+        assert!(without.get("known_servers").is_none() && without.get("accepted_servers").is_none());
+        assert_eq!(Launch::from_stored(&without).unwrap().known_servers, None);
+    }
+
+    /// Whoever may write the database could name another file and leave the digests out.
+    #[test]
+    fn s19_servers_of_a_named_file_of_which_no_digest_is_stored_are_not_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, settings) = (dir.path().join("servers.json"), Settings::of_process());
+        fs::write(&file, r#"{"mcpServers": {"a": {"command": "sh", "args": ["a.sh"]}}}"#).unwrap();
+        fs::write(dir.path().join("a.sh"), "true").unwrap();
+        let spec = RunSpec::parse(r#"{"objective": "Look."}"#).unwrap();
+        let mut launch = Launch::for_inspection(dir.path().to_path_buf());
+        launch.mcp_config = Some(file);
+        launch.know_servers(&settings, &spec);
+        let servers = launch.wanted_servers(&spec).unwrap().servers;
+        let complete = launch.to_stored();
+        Launch::from_stored(&complete).unwrap().check_known(&settings, &servers).unwrap();
+        for value in [None, Some(Value::Null), Some(json!({}))] {
+            let mut stored = complete.clone();
+            let fields = stored.as_object_mut().unwrap();
+            match value {
+                Some(value) => fields.insert("known_servers".to_owned(), value),
+                None => fields.remove("known_servers"),
+            };
+            let mut launch = Launch::from_stored(&stored).unwrap();
+            let refused = launch.check_known(&settings, &servers).unwrap_err().to_string();
+            assert!(refused.contains("a (it is new)"), "{refused}");
+            launch.accept_servers(&settings, &spec).unwrap();
+            launch.check_known(&settings, &servers).unwrap();
+            assert_eq!(launch.accepted_servers().len(), 1, "what was accepted is kept");
+        }
+        // One that was found is asked about by `trust`.
+        let mut found = complete.clone();
+        let fields = found.as_object_mut().unwrap();
+        fields.remove("known_servers");
+        fields.insert("mcp_config_is_found".to_owned(), json!(true));
+        Launch::from_stored(&found).unwrap().check_known(&settings, &servers).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 //! Naming one trusts what it says then. A run that has begun has the rules themselves in its fingerprint, and one that changed is asked about; but
 //! a run that waits for its first turn, and a fork, take the files as they find them, and a checkout may have made something else of one. So their
 //! digests are kept with the run, as those of servers are ([`super::known`]), and compared where it begins. The files of the settings are those of
-//! every run of the user, whatever they say by then.
+//! every run of the user, whatever they say by then; one that the settings do not name any more is as a named one.
 //!
 //! A file of the job that was trusted may lower caution, or be what kept a call from being made unasked. Changed, it only raises caution; but what
 //! begins with it begins under other rules than the ones a person looked at, so that is asked about as well, until the file is trusted as it is.
@@ -26,8 +26,7 @@ use crate::trust;
 impl Launch {
     /// Keeps what the named policy files say now, and those of the job that are trusted. What cannot be read is refused where the rules are made.
     pub(super) fn know_policies(&mut self, settings: &Settings) {
-        let of_settings = policies::configured(settings).unwrap_or_default();
-        let named = self.policies.iter().filter(|file| !of_settings.contains(file));
+        let named = self.policies.iter();
         let mut known: BTreeMap<PathBuf, String> = named.map(|file| (file.clone(), digest_of(file))).collect();
         let before = self.known_policies.take().unwrap_or_default();
         for file in self.job_policies.iter().flatten() {
@@ -41,20 +40,23 @@ impl Launch {
     }
 
     /// Refuses to begin `what` with named policy files that are not what they were when they were named, and with those of the job that were trusted
-    /// then and are not as they are now. A run of an older version has no digests.
+    /// then and are not as they are now. A named one of which no digest is stored is not known, and refused as well.
     ///
     /// # Errors
     /// One is another.
     pub(crate) fn check_policies(&self, settings: &Settings, what: Begun<'_>) -> Result<(), HostError> {
-        let Some(known) = &self.known_policies else { return Ok(()) };
-        let is_of_job = |file: &PathBuf| self.job_policies.iter().flatten().any(|of_job| of_job == file);
-        let changed = known.iter().filter(|(file, digest)| {
-            let is_named = self.policies.contains(file);
-            let counts = is_named || (is_of_job(file) && !is_trusted(settings, file));
-            counts && digest_of(file) != **digest
+        let of_settings = policies::configured(settings).unwrap_or_default();
+        let (of_user, of_job) = self.named_policies();
+        let before = |file: &PathBuf| self.known_policies.as_ref().and_then(|known| known.get(file));
+        let named = of_user
+            .iter()
+            .filter(|file| !of_settings.contains(file) && before(file).is_none_or(|digest| *digest != digest_of(file)));
+        let of_job = of_job.iter().filter(|file| {
+            let is_another = before(file).is_some_and(|digest| *digest != digest_of(file));
+            is_another && !of_user.contains(file) && !is_trusted(settings, file)
         });
         let changed: Vec<(&Path, bool)> =
-            changed.map(|(file, _)| (file.as_path(), self.policies.contains(file))).collect();
+            named.map(|file| (file.as_path(), true)).chain(of_job.map(|file| (file.as_path(), false))).collect();
         if changed.is_empty() || self.accepts_policy(settings) {
             return Ok(());
         }
@@ -115,9 +117,14 @@ mod tests {
         let run = RunId::parse("run_1").unwrap();
         let mut launch = Launch::for_inspection(dir.path().to_path_buf());
         launch.policies = vec![file.clone(), other.clone()];
-        // One of an older version.
-        launch.check_policies(&settings, Begun::Fork).unwrap();
+        launch.job_policies = Some(Vec::new());
+        // What no digest is stored of is not known, whoever left it out.
+        assert!(launch.check_policies(&settings, Begun::Fork).is_err());
         launch.know_policies(&settings);
+        launch.check_policies(&settings, Begun::Fork).unwrap();
+        let mut replaced = launch.clone();
+        replaced.policies = vec![dir.path().join("another.toml")];
+        assert!(replaced.check_policies(&settings, Begun::Fork).is_err(), "it is not the one that was named");
         let stored = Launch::from_stored(&launch.to_stored()).unwrap();
         stored.check_policies(&settings, Begun::Fork).unwrap();
         for (path, text) in [(&file, Some("two")), (&file, None), (&other, Some("there now"))] {
