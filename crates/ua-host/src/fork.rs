@@ -18,7 +18,7 @@ use crate::people::People;
 use crate::placed::{FileKind, Place};
 use crate::session::{self, Ending, Taking};
 use crate::settings::Settings;
-use crate::{input_files, paths, tree};
+use crate::{input_files, paths, servers, tree};
 
 /// What is different in a fork.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +84,7 @@ impl Fork {
         let store = home.open()?;
         home.can_lock(text("nothing was stored"))?;
         sweep_forks(home.root(), &home.locks(), &store, env).await;
+        servers::end_abandoned(home).await;
         let run_id = self.run_id.clone().unwrap_or_else(|| RunId::new(env));
         let folder = wanted_folder(&self.plan.parent.run, &self.plan.spec);
         let workspace_dir = home.workspace_for(&run_id, folder.as_deref(), env.now())?;

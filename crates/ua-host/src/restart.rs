@@ -51,6 +51,8 @@ pub async fn write(home: &Home, store: &Database) {
     if home.is_somebody_elses() {
         return;
     }
+    // Whoever changes a run writes the page, and is the next who comes by after a process was killed.
+    crate::servers::end_abandoned(home).await;
     // What the files of single runs say of a record that changed comes first: the page names them.
     pages::write_due(home, store).await;
     let written = match locks(home) {

@@ -17,6 +17,7 @@ use ua_store::{AttemptRecord, CallRecord, RunRecord};
 
 use crate::credentials;
 use crate::error::HostError;
+use crate::home::Home;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::settings::Settings;
@@ -85,6 +86,17 @@ fn copy_key(host: &Host) -> Option<(String, String)> {
 #[cfg(not(feature = "toolserver"))]
 fn copy_key(_: &Host) -> Option<(String, String)> {
     None
+}
+
+/// Ends what tool servers left in a root whose process and shim were killed, of every run that nobody drives. For each command that changes a
+/// run: a resume of that very run may never come.
+pub async fn end_abandoned(home: &Home) {
+    // What is another user's, that one ends.
+    if home.is_somebody_elses() {
+        return;
+    }
+    let locks = home.locks();
+    LockDir::end_abandoned(&locks, &ua_core::system::env(), |run| RunLock::is_held(&locks, run)).await;
 }
 
 /// What is seen from here, by whoever answers a question of a run, of processes that drive runs and of what calls were sent to; nothing is started

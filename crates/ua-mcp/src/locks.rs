@@ -29,6 +29,8 @@ use crate::process::{self, Process, Table};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks.
 const POLL: Duration = Duration::from_millis(20);
+/// How often something is looked at that is ended beside other work, which does not wait for it longer.
+const ROUNDS_BESIDE: u32 = 10;
 /// Hexadecimal digits of a generation: 11 of the time in milliseconds, 8 of chance.
 const GENERATION_DIGITS: usize = 19;
 /// Those of the time.
@@ -213,6 +215,41 @@ impl LockDir {
                 }
             }
         }
+    }
+
+    /// Ends what lives on in `dir` of generations whose shim is gone, of whichever run nobody drives any more (`is_driven` tells). A shim that
+    /// lives ends its server itself, so this finds what a server started, in a session of its own, say, before all of them were killed. What
+    /// cannot be ended, or is not gone soon, stays for whoever takes the run.
+    pub async fn end_abandoned(dir: &Path, env: &Env, is_driven: impl Fn(&RunId) -> bool) {
+        let Ok(entries) = fs::read_dir(dir) else { return };
+        let names: Vec<LockName> = entries.flatten().filter_map(|entry| LockName::of(&entry.path())).collect();
+        let ends = names.into_iter().filter_map(|name| {
+            let run = RunId::parse(&name.run).ok()?;
+            // Asked behind the look at the folder: whoever began the generation of a run that was driven before held the run then.
+            let was_driven = fs::symlink_metadata(dir.join(format!("{run}.run"))).is_ok();
+            if !was_driven || is_driven(&run) {
+                return None;
+            }
+            let locks = Self::new(dir, run, env.clone()).ok()?;
+            let path = locks.path(&name.server, &name.generation);
+            Some(async move {
+                for _ in 0..ROUNDS_BESIDE {
+                    if !matches!(open(&path), Ok(Some((_, true)))) {
+                        return;
+                    }
+                    match retire(&path).await {
+                        Ok(Retired::Yes) => return,
+                        Ok(Retired::NotYet) => locks.env.clock.sleep(POLL).await,
+                        Err(error) => {
+                            tracing::debug!(%error, lock = %path.display(), "what is left of a tool server stays");
+                            return;
+                        }
+                    }
+                }
+                tracing::debug!(lock = %path.display(), "what is left of a tool server is not gone yet");
+            })
+        });
+        futures_util::future::join_all(ends).await;
     }
 
     /// Fences every generation that an earlier process of this run left behind: the first thing a resume does once it
@@ -404,6 +441,40 @@ mod tests {
         assert_eq!(left(), all, "it may be starting");
         LockDir::clear_never_driven(dir.path(), begun.plus(LONG_AGO * 2));
         assert_eq!(left(), [driven.as_str(), "driven.run", held.as_str(), "restart.lock"]);
+    }
+
+    /// What a server started in a session of its own has its mark, and nobody who would end it.
+    #[tokio::test]
+    async fn what_outlived_its_shim_is_ended_unless_its_run_is_driven_or_was_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let (locks, env) = (locks(dir.path()), Env::simulated(1));
+        let path = locks.path("a", OLD);
+        fs::write(&path, "").unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .env(process::MARK, &path)
+            .stdin(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        // It has this process's environment until it is the other program.
+        while Process::find(pid).unwrap().name() != "sleep" {
+            std::thread::yield_now();
+        }
+        LockDir::end_abandoned(dir.path(), &env, |_| false).await;
+        assert!(child.try_wait().unwrap().is_none(), "its run may be about to begin");
+        fs::write(dir.path().join("run.1.run"), "").unwrap();
+        LockDir::end_abandoned(dir.path(), &env, |run| run.as_str() == "run.1").await;
+        assert!(child.try_wait().unwrap().is_none(), "its run is driven");
+        let shim = File::open(&path).unwrap();
+        shim.try_lock().unwrap();
+        LockDir::end_abandoned(dir.path(), &env, |_| false).await;
+        assert!(child.try_wait().unwrap().is_none() && path.exists(), "its shim lives");
+        drop(shim);
+        LockDir::end_abandoned(dir.path(), &env, |_| false).await;
+        assert!(!child.wait().unwrap().success());
+        LockDir::end_abandoned(dir.path(), &env, |_| false).await;
+        assert!(!path.exists() && locks.orphans().is_empty());
     }
 
     #[tokio::test]

@@ -12,8 +12,10 @@ use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, RunId, RunStatus, SideEffectClass, Trace};
+use ua_dispatch::Fence;
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
+use ua_mcp::LockDir;
 use ua_resume::Standing;
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{
@@ -141,6 +143,8 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     let mut left = 0;
     if !args.dry_run && !deleted.is_empty() {
         let store = Arc::new(home.open_from_anywhere()?);
+        // Of finished ones as well, as long as their locks say whose it is.
+        ua_host::servers::end_abandoned(home).await;
         let port = host.seams().store(store.clone());
         for run in &mut deleted {
             left += u32::from(!delete(host, port.as_ref(), run, args).await?);
@@ -342,6 +346,9 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     let (home, env, by) = (host.home(), host.env(), Some(host.settings().user()));
     // Whoever wants to drive it meanwhile is refused, and whoever drives it refuses us.
     let lock = RunLock::take(&home.locks(), &run.run_id, &owner_stamp(Trace::new(env)))?;
+    if !run.status.is_terminal() {
+        end_servers(home, store, run, args.force).await?;
+    }
     // Its sub-agents go with it, the deepest first; their folders lie in its own.
     for child in tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
         let deletion = RunDeletion { run_id: child.run_id.clone(), force: true, by: by.clone(), at: env.now() };
@@ -376,6 +383,24 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
         )),
     }
     Ok(run.workspace_removed)
+}
+
+/// Ends what earlier processes left of the tool servers of a run that is not finished, and of those below it: behind its deletion nobody knows whose
+/// they were.
+async fn end_servers(home: &Home, store: &dyn Store, run: &RunDeleted, force: bool) -> Result<(), HostError> {
+    for of in tree::with_those_below(store, &run.run_id).await? {
+        let locks = LockDir::new(&home.locks(), of, ua_core::system::env())
+            .map_err(|e| HostError::storage(format!("cannot use the folder of locks: {e}")))?;
+        for (server, _, fence) in locks.retire_all_orphans().await {
+            let Fence::Alive { detail } = fence else { continue };
+            let words = format!("the tool server `{server}` of run {} is still alive: {detail}", run.run_id);
+            if !force {
+                return Err(HostError::waiting(words).hint("end that process, and delete the run then"));
+            }
+            tell(in_sentence(&crate::output::plain(&words)).as_ref());
+        }
+    }
+    Ok(())
 }
 
 /// Removes what an agent kept of the run for itself.

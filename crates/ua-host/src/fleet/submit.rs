@@ -92,6 +92,7 @@ pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submissi
         submitted = submitted.map_err(|error| error.continued_by(&id, format!("ua submit --run {id}"), true));
     }
     drop(beginning);
+    crate::servers::end_abandoned(host.home()).await;
     home::close(store);
     submitted
 }

@@ -151,6 +151,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         }
         Err(error) => return Err(error.into()),
     };
+    crate::servers::end_abandoned(host.home()).await;
     let (place, place_shown) = place_of(host.home())?;
     let health = Health::new(host.env(), options.slots);
     let record = WorkerRecord {
