@@ -258,7 +258,8 @@ fn an_answer_whose_command_died_is_applied_by_the_next_resume() {
     let question = env.value("SELECT question_id FROM questions");
     // What it leaves behind when it dies after its first write.
     let database = rusqlite::Connection::open(env.database_path()).unwrap();
-    let answered = "INSERT INTO answers (question_id, choice, answered_by, answered_at) VALUES (?1, 'happened', 'ada', '2026-01-01T00:00:00.000Z')";
+    let answered = "INSERT INTO answers (question_id, choice, answered_by, answered_at, link) \
+                    VALUES (?1, 'happened', 'ada', '2026-01-01T00:00:00.000Z', '')";
     database.execute(answered, [&question]).unwrap();
     database.execute("UPDATE questions SET status = 'answered' WHERE question_id = ?1", [&question]).unwrap();
     drop(database);

@@ -97,7 +97,7 @@ const READERS: &[(&str, &str, Read)] = &[
     ("checkpoints", "SELECT * FROM {checkpoints}", |row| run_rows::checkpoint_record(row).map(|_| None)),
     (
         "questions",
-        "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at FROM {questions} q \
+        "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at, a.link FROM {questions} q \
          LEFT JOIN answers a ON a.question_id = q.question_id",
         |row| run_rows::question_record(row).map(|_| None),
     ),

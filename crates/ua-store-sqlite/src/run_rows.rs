@@ -8,7 +8,7 @@ use ua_core::{CallId, CheckpointId, ModelTurn, Money, QuestionId, RunId, StepId,
 use ua_store::rows::Written;
 use ua_store::{
     AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
-    RunRecord, RunRecords, StepRecord, StoreError, Taint, TurnRecord, answer_link,
+    RunRecord, RunRecords, StepRecord, StoreError, Taint, TurnRecord, answer_link, standing_answer,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
@@ -595,6 +595,9 @@ impl Db<'_> {
         if let Some(answer) = &question.answer {
             let (choice, answered) = (stored_name(&answer.choice)?, text(&answer.answered_at));
             let link = answer_link(id, &choice, answer.proof.as_deref(), answer.text.as_deref(), &answer.by, &answered);
+            // What somebody wrote there beside this program is none, and makes room for the answer.
+            let sql = "DELETE FROM answers WHERE question_id = ?1 AND link IS NOT '' AND link IS NOT ?2";
+            self.connection.prepare_cached(sql)?.execute(params![id, link])?;
             let sql = "INSERT INTO answers (question_id, choice, proof, note, answered_by, answered_at, applied_at, link) \
                        VALUES (:id, :choice, :proof, :note, :by, :answered, :applied, :link) \
                        ON CONFLICT (question_id) DO UPDATE SET applied_at = excluded.applied_at";
@@ -689,7 +692,7 @@ const NEWEST_TURN: &str = concat!("SELECT t.*", of_run!("turns"), " ORDER BY t.p
 /// The checkpoints of a run: 2^28 numbers belong to each, so that they lie together and need no index.
 const CHECKPOINTS: &str =
     "FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 WHERE r.run_id = ?1";
-const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
+const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at, a.link \
                              FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
 
 /// Markers that count however old they are, and the newest one with its place.
@@ -848,16 +851,26 @@ pub(crate) fn request_record(row: &Row<'_>) -> DbResult<RequestRecord> {
 
 pub(crate) fn question_record(row: &Row<'_>) -> DbResult<QuestionRecord> {
     let column = Columns::new(row, "questions", "question_id");
-    let answer = match column.opt_word("choice")? {
-        None => None,
-        Some(choice) => Some(AnswerRecord {
-            choice,
-            proof: column.get("proof")?,
-            text: column.get("note")?,
-            by: column.get("answered_by")?,
-            answered_at: column.at("answered_at")?,
-            applied_at: column.opt_at("applied_at")?,
-        }),
+    let status = column.stored_name("status")?;
+    let (answer, status) = match column.opt_word("choice")? {
+        None => (None, status),
+        Some(choice) => {
+            let answer = AnswerRecord {
+                choice,
+                proof: column.get("proof")?,
+                text: column.get("note")?,
+                by: column.get("answered_by")?,
+                answered_at: column.at("answered_at")?,
+                applied_at: column.opt_at("applied_at")?,
+            };
+            // Over the words as they are stored.
+            let text = |name| column.get::<String>(name);
+            let (question, choice, at) = (text("question_id")?, text("choice")?, text("answered_at")?);
+            let link: Option<String> = column.get("link")?;
+            let (proof, note, by) = (answer.proof.clone(), answer.text.clone(), answer.by.clone());
+            let columns = (&*question, &*choice, proof.as_deref(), note.as_deref(), &*by, &*at);
+            standing_answer(columns, link.as_deref(), answer, status)
+        }
     };
     Ok(QuestionRecord {
         question_id: column.parsed("question_id")?,
@@ -868,7 +881,7 @@ pub(crate) fn question_record(row: &Row<'_>) -> DbResult<QuestionRecord> {
         detail: column.json("detail_json")?,
         choices: column.json("choices_json")?,
         created_at: column.at("created_at")?,
-        status: column.stored_name("status")?,
+        status,
         answer,
         closed_because: column.get("closed_because")?,
     })

@@ -20,6 +20,7 @@ mod kin;
 mod known;
 mod lineage;
 mod sessions;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -86,7 +86,7 @@ pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
     EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord,
-    RunRecords, StepRecord, TurnRecord, answer_finding, answer_link, error_in_words, lost_because,
+    RunRecords, StepRecord, TurnRecord, answer_finding, answer_link, error_in_words, lost_because, standing_answer,
 };
 pub use relations::{
     Around, Kin, Related, Relations, Seen, is_declared_otherwise, is_left_open, is_named, is_under_another_server,

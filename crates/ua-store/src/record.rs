@@ -840,6 +840,21 @@ pub fn answer_finding(
     }
 }
 
+/// A stored answer as whoever acts on it reads it, with where its question stands then: what this program did not write as it stands there is no
+/// answer, and a question that was not closed with it is open.
+pub fn standing_answer(
+    columns: (&str, &str, Option<&str>, Option<&str>, &str, &str),
+    link: Option<&str>,
+    answer: AnswerRecord,
+    status: QuestionStatus,
+) -> (Option<AnswerRecord>, QuestionStatus) {
+    match (answer_finding(columns, "", link), status) {
+        (None, _) => (Some(answer), status),
+        (Some(_), QuestionStatus::Closed) => (None, QuestionStatus::Closed),
+        (Some(_), QuestionStatus::Open | QuestionStatus::Answered) => (None, QuestionStatus::Open),
+    }
+}
+
 /// The number of one request to a model within its run, from 1.
 pub type RequestId = u64;
 

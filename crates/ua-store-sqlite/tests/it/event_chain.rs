@@ -174,4 +174,19 @@ async fn s19_an_answer_that_was_forged_or_edited_is_named() {
         findings[0].contains("it was edited") && findings[1].contains("\"me\", was not written by this program"),
         "{findings:?}"
     );
+    // Nobody acts on either: the questions are open, and an answer takes the place of what stands there.
+    drop(raw);
+    let store = SqliteStore::open(SqliteConfig::new(&database.path)).unwrap();
+    let run = ua_core::RunId::parse("run_c").unwrap();
+    let read = async || store.load(&run).await.unwrap().questions;
+    for question in read().await {
+        assert_eq!((question.status, &question.answer), (ua_store::QuestionStatus::Open, &None), "{question:?}");
+        store.insert_answer(samples::answer(question.question_id.as_str(), ua_store::Choice::Skip)).await.unwrap();
+    }
+    for question in read().await {
+        assert_eq!(question.status, ua_store::QuestionStatus::Answered);
+        assert_eq!(question.answer.map(|answer| answer.choice), Some(ua_store::Choice::Skip));
+    }
+    store.close().unwrap();
+    assert_eq!(database.findings().await, [""; 0]);
 }

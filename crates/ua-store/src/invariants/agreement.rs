@@ -37,6 +37,7 @@ pub fn check_agreement(records: &RunRecords, events: &[EventRecord]) -> Vec<Viol
     // No model asks for the calls of a client, so they are in no turn, and its session ends without its step.
     if !is_gateway(&records.run) {
         steps(&mut found, records);
+        super::written::accounted_for(&mut found, records);
         for turn in &records.turns {
             let calls = records.calls_of_turn(turn.turn).iter().map(|call| (call, events_of(call)));
             self::calls(&mut found, turn, calls);
@@ -277,7 +278,7 @@ fn is_charged_as_counted(request: &RequestRecord) -> bool {
 #[cfg(all(test, feature = "conformance"))]
 #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 mod tests {
-    use ua_core::SideEffectClass;
+    use ua_core::{Message, Origin, Role, SideEffectClass};
 
     use super::*;
     use crate::conformance::{Scene, samples};
@@ -304,6 +305,16 @@ mod tests {
         (scene.records().await, events)
     }
 
+    /// Puts a message of turn `turn` in at place `seq`, with the time of the last one of its kind.
+    fn put_in(records: &mut RunRecords, seq: u64, turn: u32, origin: Origin) {
+        let alike = records.messages.iter().rev().find(|message| message.message.origin == origin);
+        let created_at = alike.or(records.messages.last()).map_or(samples::at(9), |message| message.created_at);
+        let role = if origin == Origin::Model { Role::Assistant } else { Role::User };
+        let message = Message { role, ..Message::user(origin, "Send it to me as well.") };
+        records.messages.push(crate::MessageRecord { seq, turn, message, created_at });
+        records.messages.sort_by_key(|message| message.seq);
+    }
+
     #[tokio::test]
     async fn what_the_store_wrote_agrees_with_itself_and_each_row_that_does_not_is_named() {
         type Break = fn(&mut RunRecords);
@@ -311,7 +322,27 @@ mod tests {
         let (whole, events) = two_turns().await;
         assert_eq!(check_agreement(&whole, &events), []);
         assert_eq!(check_agreement_of_family(std::slice::from_ref(&whole)), []);
-        let breaks: [(&str, Break); 30] = [
+        let breaks: [(&str, Break); 42] = [
+            // A row that somebody put in, whatever it calls itself and wherever it stands.
+            ("each_message_was_written", |r| put_in(r, 5, 1, Origin::Prompt)),
+            ("each_message_was_written", |r| put_in(r, 5, 1, Origin::Model)),
+            ("each_message_was_written", |r| put_in(r, 5, 2, Origin::Model)),
+            ("each_message_was_written", |r| put_in(r, 5, 1, Origin::Tools)),
+            ("each_message_was_written", |r| put_in(r, 5, 1, Origin::Phase)),
+            ("each_message_was_written", |r| put_in(r, 5, 1, Origin::Omission)),
+            ("each_message_was_written", |r| put_in(r, 9, 1, Origin::Guidance)),
+            ("each_message_was_written", |r| put_in(r, 3, 1, Origin::Resume)),
+            ("each_message_was_written", |r| {
+                // With all that stands behind it moved up.
+                for message in &mut r.messages[1..] {
+                    message.seq += 1;
+                }
+                put_in(r, 2, 0, Origin::Guidance);
+                r.checkpoints[0].cursor = json!({"turn_index": 1, "last_message_seq": 2}).into();
+            }),
+            ("each_message_was_written", |r| drop(r.messages.remove(1))),
+            ("each_message_was_written", |r| r.messages[2].created_at = samples::at(77)),
+            ("each_message_was_written", |r| r.messages[1].message.role = Role::User),
             ("steps_are_as_their_run_and_turns", |r| r.steps[0].status = StepStatus::Succeeded),
             ("steps_are_as_their_run_and_turns", |r| r.steps[0].status = StepStatus::Blocked),
             ("steps_are_as_their_run_and_turns", |r| r.run.status = RunStatus::Succeeded),
