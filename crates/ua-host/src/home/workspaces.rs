@@ -201,15 +201,18 @@ impl Home {
 
     /// The first part of a name in the root that no workspace may have. Some file systems take `Locks` for `locks`.
     fn own_name(&self, name: &Path) -> Option<String> {
-        let first = name.components().find(|part| *part != std::path::Component::CurDir)?;
-        let first = first.as_os_str().to_string_lossy().to_lowercase();
+        let said = name.components().find(|part| *part != std::path::Component::CurDir)?;
+        let said = said.as_os_str().to_string_lossy();
+        let first = said.to_lowercase();
         let database = self.database.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let is_of = |own: &str| first == own || first.strip_prefix(own).is_some_and(|rest| rest.starts_with('-'));
+        let behind = |own: &str| first.strip_prefix(own).map(str::to_owned);
+        let is_of = |own: &str| behind(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        // Beside one lie its log, and the lock of its migrations.
+        let is_of_database = |own: &str| is_of(own) || behind(own).is_some_and(|rest| rest.starts_with('.'));
         let is_own = first.starts_with('.')
             || OWN.iter().chain(&crate::gateway::FILES).any(|own| is_of(&own.to_lowercase()))
-            || is_of(&database)
-            || is_of("runtime_state.db");
-        (is_own && first != "..").then_some(first)
+            || ["agent_core.db", "runtime_state.db", &database].into_iter().any(is_of_database);
+        (is_own && first != "..").then(|| said.into_owned())
     }
 
     /// The path of a folder of this name in the root.
@@ -299,6 +302,8 @@ mod tests {
             "agent_core.db-wal",
             "runtime_state.db",
             "runtime_state.db-journal",
+            "runtime_state.db.migrate.lock",
+            "Runtime_State.db.migrate.lock/x",
             "alerts",
             "policy_audit",
             ".fork_x",
@@ -320,6 +325,9 @@ mod tests {
             assert_eq!(plain(&refused.to_string()), refused.to_string());
         }
         assert!(home.workspace_for(&run, Some("mine/locks"), now).is_ok());
+        assert!(home.workspace_for(&run, Some("outbox.d"), now).is_ok());
+        let refused = home.workspace_for(&run, Some("RESTART.md"), now).unwrap_err().to_string();
+        assert!(refused.contains("ua keeps `RESTART.md`"), "{refused}");
     }
 
     /// Whatever a setting names, of every kind that names a place.
