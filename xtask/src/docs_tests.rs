@@ -333,6 +333,34 @@ fn a_rule_that_the_table_lacks_is_seen() {
     assert_eq!(rules_of("| rule |\n|---|\n| `no-fence` |\n"), [""; 0]);
 }
 
+/// Of `ua-sdk` the examples are built by another crate as well, whose lints are those of all: so its sources are read here.
+#[test]
+fn s5_the_library_opens_nothing_by_its_path_but_the_folder_that_a_program_named() {
+    const BY_PATH: [&str; 9] = [
+        "fs::read(",
+        "fs::read_to_string(",
+        "fs::write(",
+        "fs::copy(",
+        "fs::rename(",
+        "fs::create_dir",
+        "fs::remove_",
+        "File::",
+        "OpenOptions",
+    ];
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ua-sdk/src");
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let code = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        let by_path = code.filter(|line| BY_PATH.iter().any(|word| line.contains(word)));
+        found.extend(by_path.map(|line| format!("{name}: {line}")));
+    }
+    let named = "runs.rs: std::fs::create_dir_all(&path).map_err(|cause| Error::Folder { path: folder.to_path_buf(), cause })?;";
+    assert_eq!(found, [named], "go through `ua_files` (docs/security.md, S5)");
+}
+
 /// Clippy reads the nearest configuration alone.
 #[test]
 fn crates_with_lints_of_their_own_keep_those_of_all() {

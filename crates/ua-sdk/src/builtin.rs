@@ -57,7 +57,7 @@ pub(crate) fn server(folder: &Path, workspace: &Path) -> Result<ServerSpec, Erro
     let receivers = ua_toolserver::receivers(&own);
     let locks = folder.join("locks");
     // Without it pages are fetched again by the next process; that is all.
-    let key = std::fs::create_dir_all(&locks).ok().and_then(|()| ua_toolserver::copy_key(&locks));
+    let key = ua_files::Folder::make_itself(&locks).ok().and_then(|_| ua_toolserver::copy_key(&locks));
     own.extend(key.map(|key| (ua_toolserver::COPY_KEY.to_owned(), key)));
     let mut env = crate::servers::passed_on();
     env.extend(own);

@@ -531,11 +531,10 @@ impl Runs {
         // The fork's folder is made out of its parent's, so servers that are asked for their tools are started in another one.
         #[cfg(feature = "mcp")]
         let (servers, asked) = {
-            let asked = self.folder.join(format!(".asked_{fork}"));
-            if step.servers.is_some() {
-                std::fs::create_dir_all(&asked).map_err(|cause| Error::Folder { path: asked.clone(), cause })?;
-            }
-            (crate::servers::transport(step, &self.folder, &asked, &fork, &self.env, &self.redactor)?, asked)
+            let fail = |cause| Error::Folder { path: self.folder.clone(), cause };
+            let asked = step.servers.as_ref().map(|_| asked_in(&self.folder)).transpose().map_err(fail)?;
+            let place = asked.as_ref().map_or(self.folder.as_path(), ua_files::OwnedFolder::path);
+            (crate::servers::transport(step, &self.folder, place, &fork, &self.env, &self.redactor)?, asked)
         };
         #[cfg(feature = "mcp")]
         let transport = Some(servers.clone() as Arc<dyn ToolTransport>);
@@ -546,8 +545,8 @@ impl Runs {
         #[cfg(feature = "mcp")]
         {
             servers.shutdown().await;
-            // It holds what they logged, if anything; a folder that stays is in nobody's way.
-            let _may_stay = std::fs::remove_dir_all(&asked);
+            // It holds what they logged, if anything.
+            drop(asked);
         }
         Ok(forked?)
     }
@@ -901,6 +900,17 @@ impl std::fmt::Debug for Runs {
 
 fn run_id(id: &str) -> Result<RunId, Error> {
     RunId::parse(id).map_err(|cause| Error::Id { id: id.to_owned(), cause })
+}
+
+/// A folder in which servers are asked for their tools: nobody can guess its name, and one that a killed process left goes with the next.
+#[cfg(feature = "mcp")]
+fn asked_in(folder: &Path) -> std::io::Result<ua_files::OwnedFolder> {
+    const ASKED: &str = ".asked_";
+    /// How many files and folders are looked at before this.
+    const STEPS: usize = 1000;
+    // What cannot be removed is in nobody's way.
+    let _cleared = ua_files::clear_abandoned(folder, ASKED, STEPS);
+    ua_files::OwnedFolder::make(folder, ASKED)
 }
 
 /// The folder, absolute, there.
