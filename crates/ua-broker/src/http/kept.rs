@@ -223,7 +223,7 @@ mod tests {
         let session = KeptSession {
             who: "codex".into(),
             server: "mail".into(),
-            project: Some(format!("/work/{secret}")),
+            project: Some(format!("/srv/{secret}")),
             connection: "c1".into(),
             began_with: Some(json!({"capabilities": {"experimental": {"x": [secret]}}, "clientInfo": info})),
             revision: Some(secret.into()),
