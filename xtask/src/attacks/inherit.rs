@@ -132,7 +132,19 @@ pub(super) const ATTACKS: &[Scenario] = &[
         name: "program, shim and tool server are killed at once while a command runs",
         must: "the command ends",
         mark: Mark::Mended,
-        play: killed_at_once,
+        play: |stage| killed_at_once(stage, 4_000_000, |word| format!("sleep {word}")),
+    },
+    Scenario {
+        number: "18x",
+        waits: false,
+        name: "the same while a daemon runs that the command left: forked twice, in a session of its own, deaf to signals",
+        must: "the daemon ends",
+        mark: Mark::Mended,
+        play: |stage| {
+            killed_at_once(stage, 7_000_000, |word| {
+                format!("trap '' HUP INT TERM; (setsid sh -c 'cd /; env -i sleep {word} & exit 0' &); exec sleep 600")
+            })
+        },
     },
 ];
 
@@ -364,10 +376,11 @@ fn keys_in_the_bridge(stage: &Stage) -> anyhow::Result<Verdict> {
     Ok(Verdict::of(!has_key && !leaves_core, format!("the bridge's environment: {held}")))
 }
 
-fn killed_at_once(stage: &Stage) -> anyhow::Result<Verdict> {
+/// `word` is what the command is found by, of this scenario alone.
+fn killed_at_once(stage: &Stage, word: u32, command: impl Fn(&str) -> String) -> anyhow::Result<Verdict> {
     let world = world(stage)?;
-    let word = format!("{}", 4_000_000 + std::process::id());
-    let mut live = start_program(&world, None, &format!("sleep {word}"), &[])?;
+    let word = format!("{}", word + std::process::id());
+    let mut live = start_program(&world, None, &command(&word), &[])?;
     live.until("the command to run", || Ok(with_word(&word).len() == 1))?;
     let ua = live.pid();
     let shims = children(ua);
@@ -377,7 +390,7 @@ fn killed_at_once(stage: &Stage) -> anyhow::Result<Verdict> {
     for pid in &all {
         end_process(*pid)?;
     }
-    let ended = comes_true(Duration::from_secs(5), || with_word(&word).is_empty());
+    let ended = comes_true(Duration::from_mins(1), || with_word(&word).is_empty());
     for pid in with_word(&word).into_iter().filter(|pid| is_alive(*pid)) {
         end_process(pid)?;
     }

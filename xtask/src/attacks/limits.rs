@@ -3,14 +3,14 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde_json::json;
 
-use super::python::{PYTHON, call, job, server, starts, world};
+use super::python::{PYTHON, call, job, server, spent_below, starts, world};
 use super::words::Site;
-use crate::scenario::world::{End, Outside, Stage};
+use crate::scenario::world::{End, Outside, PATIENCE, Stage};
 use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
@@ -50,7 +50,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         number: "12w",
         waits: true,
         name: "a tool server lists its tools in pages of 7 MiB without end",
-        must: "the run ends in order within 60 s and 3 GiB, and says what is wrong",
+        must: "the run ends in order within 60 s of the processors' time and 3 GiB, and says what is wrong",
         mark: Mark::Control,
         play: pages_without_end,
     },
@@ -98,7 +98,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         number: "21",
         waits: true,
         name: "a Markdown table of 2000 by 200 cells is made a PDF",
-        must: "it is refused or done within 30 s and 2 GiB",
+        must: "it is refused or done within 30 s of the processors' time and 2 GiB",
         mark: Mark::Mended,
         play: large_table,
     },
@@ -106,7 +106,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         number: "21x",
         waits: true,
         name: "the schema of a tool's arguments asks for 10^10 checks of one text",
-        must: "the run is over within 30 s and 3 GiB",
+        must: "the run is over within 30 s of the processors' time and 3 GiB",
         mark: Mark::Mended,
         play: knotted_schema,
     },
@@ -114,7 +114,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         number: "21y",
         waits: true,
         name: "the schema of a tool's arguments has patterns that a text of 50,000 characters sends back without end",
-        must: "the run is over within 30 s and 3 GiB",
+        must: "the run is over within 30 s of the processors' time and 3 GiB",
         mark: Mark::Control,
         play: pattern_without_end,
     },
@@ -122,7 +122,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         number: "21z",
         waits: true,
         name: "a page has a million attributes, another is nested 300,000 elements deep",
-        must: "the run is over within 60 s and 3 GiB, and a third page is there",
+        must: "the run is over within 60 s of the processors' time and 3 GiB, and a third page is there",
         mark: Mark::Control,
         play: page_without_end,
     },
@@ -193,11 +193,17 @@ def say(message):
     bridge.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     bridge.stdin.flush()
 
-def wait(id, seconds=30):
-    until = time.monotonic() + seconds
-    while id not in answers and time.monotonic() < until:
+# Whoever started this ends it when it takes too long: how fast the machine is says nothing about the broker.
+def until(holds):
+    while not holds():
         time.sleep(0.05)
-    return answers.get(id)
+
+def wait(id):
+    until(lambda: id in answers)
+    return answers[id]
+
+def is_running(answer):
+    return answer.get("result", {}).get("_meta", {}).get("dev.universal-agent/call", {}).get("told") == "running"
 
 say({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}})
 wait(1)
@@ -205,20 +211,27 @@ say({"method": "notifications/initialized"})
 say({"id": 2, "method": "tools/list"})
 wait(2)
 status = json.loads(subprocess.run([ua, "gateway", "status", "--json"], capture_output=True, text=True).stdout)
-say({"id": 3, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
-until = time.monotonic() + 60
-while tool == "get_news" and not os.path.exists("said") and time.monotonic() < until:
-    time.sleep(0.05)
-answer = os.path.exists("said") if tool == "get_news" else wait(3, 60)
-time.sleep(2)
+def called(id):
+    say({"id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
+    # A pipe holds 64 KiB of the 500 MiB: when all was said, the broker has had the rest.
+    if tool == "get_news":
+        until(lambda: os.path.exists("said"))
+        return True
+    answer = wait(id)
+    # A call that takes long is waited for by the same call.
+    return called(id + 1) if is_running(answer) else answer
+
+answer = called(3)
 peak = 0
 for line in open(f"/proc/{status['broker']['pid']}/status"):
     if line.startswith("VmHWM:"):
         peak = int(line.split()[1]) >> 10
-log = os.stat(os.path.join(status["root"], "gateway.log")).st_size >> 20
-print(json.dumps({"peak": peak, "log": log, "answer": json.dumps(answer)}), flush=True)
+size = lambda: os.stat(os.path.join(status["root"], "gateway.log")).st_size >> 20
+log = size()
 bridge.kill()
 subprocess.run([ua, "gateway", "stop"], capture_output=True)
+# Whoever has ended has written all.
+print(json.dumps({"peak": peak, "log": max(log, size()), "answer": json.dumps(answer)}), flush=True)
 "#;
 
 /// What the client saw of a call of a tool of that server.
@@ -233,9 +246,7 @@ pub(super) fn call_at_the_gateway(world: &mut Outside, server: &str, tool: &str)
     world.write("server.py", server)?;
     world.write("client.py", CLIENT)?;
     let gateway = ["gateway", "--name", "s", "--", PYTHON, "server.py"];
-    let live = world.start_below(Some(&[PYTHON, "client.py", tool]), &gateway)?;
-    let end = live.ends_within(Duration::from_secs(150))?;
-    let end = end.ok_or_else(|| anyhow::anyhow!("the client did not end"))?.must(0)?;
+    let end = world.start_below(Some(&[PYTHON, "client.py", tool]), &gateway)?.wait()?.must(0)?;
     Ok(serde_json::from_str(&end.out)?)
 }
 
@@ -289,13 +300,12 @@ fn pages_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
     let entry = json!({"command": PYTHON, "args": ["pages.py"]});
     world.write("servers.json", &json!({"mcpServers": {"pages": entry}}).to_string())?;
     job(&world, &json!({"tools": {"builtin": false}}), &[])?;
-    let below = ["sh", "-c", "ulimit -v 3000000; exec \"$0\" \"$@\""];
     let job = ["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"];
-    let end = world.start_below(Some(&below), &job)?.ends_within(Duration::from_mins(1))?;
+    let end = bounded(&world, &job, Duration::from_mins(1))?;
     // Behind the bound of the list there is one of time.
     let says = |end: &End| [&end.out, &end.err].iter().any(|said| said.contains("cannot list the tools of `pages`"));
     let holds = end.as_ref().is_some_and(says);
-    let told = end.map_or_else(|| "it was not over after 60 s".to_owned(), |end| end.told());
+    let told = end.map_or_else(|| not_over(Duration::from_mins(1)), |end| end.told());
     let held = if holds { "held" } else { "FELL" };
     Ok(Verdict::of(holds, format!("the list of tools: {held}, {told}")))
 }
@@ -450,16 +460,13 @@ fn large_table(stage: &Stage) -> anyhow::Result<Verdict> {
     let render = call("mcp__ua__render_pdf", &json!({"source": "table.md", "output": "table.pdf"}));
     let fields = json!({"tools": {"builtin": true, "run_command": true}});
     job(&world, &fields, &[starts(&["sh", "-c", write]), render])?;
-    // The tool server has so much, and no more.
-    let below = ["sh", "-c", "ulimit -v 3000000; exec \"$0\" \"$@\""];
-    let live = world.start_below(Some(&below), &["job", "job.json", "--run-id", "r"])?;
-    let end = live.ends_within(Duration::from_secs(30))?;
+    let end = bounded(&world, &["job", "job.json", "--run-id", "r"], HALF_A_MINUTE)?;
     if end.as_ref().is_some_and(|end| end.code == Some(2) && end.err.contains("render_pdf")) {
         return Ok(Verdict::Skipped("this build renders no PDF".to_owned()));
     }
     ensure!(fs::metadata(world.path("root/w/table.md"))?.len() > 700_000, "there is no large table");
     let ended = end.as_ref().is_some_and(|end| end.code == Some(0));
-    let told = end.map_or_else(|| "it was not over after 30 s".to_owned(), |end| end.told());
+    let told = end.map_or_else(|| not_over(HALF_A_MINUTE), |end| end.told());
     let held = if ended { "held" } else { "FELL" };
     Ok(Verdict::of(ended, format!("rendering: {held}, {told}")))
 }
@@ -474,17 +481,44 @@ fn pattern_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
     fs::create_dir_all(world.path("home/.config/ua"))?;
     fs::write(world.path("home/.config/ua/policy.toml"), policy)?;
     let job = ["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"];
-    let (ended, told) = within(&world, &job, Duration::from_secs(30))?;
+    let (ended, told) = within(&world, &job, HALF_A_MINUTE)?;
     let held = if ended { "held" } else { "FELL" };
     Ok(Verdict::of(ended, format!("the patterns: {held}, {told}")))
 }
 
-/// Runs it with 3 GiB and so much time; whether it ended in order, and what it said.
-fn within(world: &Outside, job: &[&str], time: Duration) -> anyhow::Result<(bool, String)> {
+/// So much of the processors' time some attacks may cost.
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+
+/// How often it is looked at what was taken of the processors' time.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+/// Runs it with 3 GiB for each process and so much of the processors' time for all of them, which what else the machine does takes nothing of. One
+/// that needs more, or waits for nothing, is killed, and `None`.
+fn bounded(world: &Outside, job: &[&str], time: Duration) -> anyhow::Result<Option<End>> {
     let below = ["sh", "-c", "ulimit -v 3000000; exec \"$0\" \"$@\""];
-    let end = world.start_below(Some(&below), job)?.ends_within(time)?;
+    let mut live = world.start_below(Some(&below), job)?;
+    let (pid, mut looked) = (live.pid(), Instant::now());
+    live.look_for(PATIENCE, || {
+        // A look goes through all processes.
+        if looked.elapsed() < BETWEEN_LOOKS {
+            return Ok(false);
+        }
+        looked = Instant::now();
+        Ok(spent_below(pid) > time)
+    })?;
+    live.ends_within(Duration::ZERO)
+}
+
+/// That it did not end by itself.
+fn not_over(time: Duration) -> String {
+    format!("it was not over after {} s of the processors' time, or waited without end", time.as_secs())
+}
+
+/// Whether it ended in order within that, and what it said.
+fn within(world: &Outside, job: &[&str], time: Duration) -> anyhow::Result<(bool, String)> {
+    let end = bounded(world, job, time)?;
     let ended = end.as_ref().is_some_and(|end| end.code == Some(0));
-    Ok((ended, end.map_or_else(|| format!("it was not over after {} s", time.as_secs()), |end| end.told())))
+    Ok((ended, end.map_or_else(|| not_over(time), |end| end.told())))
 }
 
 fn page_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
@@ -523,11 +557,8 @@ fn knotted_schema(stage: &Stage) -> anyhow::Result<Verdict> {
     let policy = "[[rule]]\nid = \"knot\"\nname = \"knot\"\nside_effect_class = \"read_only\"\n";
     fs::create_dir_all(world.path("home/.config/ua"))?;
     fs::write(world.path("home/.config/ua/policy.toml"), policy)?;
-    let below = ["sh", "-c", "ulimit -v 3000000; exec \"$0\" \"$@\""];
     let job = ["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"];
-    let end = world.start_below(Some(&below), &job)?.ends_within(Duration::from_secs(30))?;
-    let ended = end.as_ref().is_some_and(|end| end.code == Some(0));
-    let told = end.map_or_else(|| "it was not over after 30 s".to_owned(), |end| end.told());
+    let (ended, told) = within(&world, &job, HALF_A_MINUTE)?;
     let held = if ended { "held" } else { "FELL" };
     Ok(Verdict::of(ended, format!("the schema: {held}, {told}")))
 }

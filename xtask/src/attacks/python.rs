@@ -205,6 +205,24 @@ pub(super) fn children(parent: u32) -> Vec<u32> {
     .collect()
 }
 
+/// What a process, those below it and those of them that have ended took of the processors' time.
+pub(super) fn spent_below(pid: u32) -> Duration {
+    /// What `/proc` counts in.
+    const A_TICK: Duration = Duration::from_millis(10);
+    // Of the times of a process, and of those that it saw end.
+    let ticks = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let times = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(11).take(4);
+        times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>()
+    };
+    let (mut sum, mut left) = (0, vec![pid]);
+    while let Some(pid) = left.pop() {
+        sum += ticks(pid);
+        left.extend(children(pid));
+    }
+    A_TICK * u32::try_from(sum).unwrap_or(u32::MAX)
+}
+
 /// Waits until something holds, up to `time`; says whether it does.
 pub(super) fn comes_true(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let started = std::time::Instant::now();

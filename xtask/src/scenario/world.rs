@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::server::{Call, Plan, Servers};
 
 /// The longest a process may take, and the longest anything is waited for.
-const PATIENCE: Duration = Duration::from_mins(5);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 /// How often it is looked at.
 const GLANCE: Duration = Duration::from_millis(10);
 /// How long lies between two looks that take a process each.
