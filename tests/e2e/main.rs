@@ -26,6 +26,7 @@ mod export;
 mod fingerprint;
 mod first_minutes;
 mod fleet;
+mod forged_names;
 mod fork;
 mod front_door;
 mod gateway;

@@ -92,7 +92,7 @@ impl Args {
                     read.env.push(variable.to_owned());
                 }
                 Some("--project") => read.project = Some(text("--project", value)?),
-                Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
+                Some(_) | None => return Err(format!("unknown option `{}`", crate::shown(option))),
             }
         }
         if command.is_none() && read.url.is_none() && !read.all {
@@ -156,7 +156,7 @@ impl Args {
         (!is_found).then(|| {
             format!(
                 "the tool server's program `{}` was not found: install it, or correct the command after `--` in the client's configuration",
-                program.display()
+                crate::shown(program.as_os_str())
             )
         })
     }

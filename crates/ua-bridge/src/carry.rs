@@ -287,7 +287,7 @@ impl Bridge {
                 }
             }
             if begun.elapsed() > PATIENCE {
-                let socket = self.args.socket.display();
+                let socket = crate::shown(self.args.socket.as_os_str());
                 let why = if said.is_empty() { refused.to_string() } else { said };
                 return Err(io::Error::new(refused.kind(), format!("no broker answers at {socket}: {why}")));
             }
@@ -337,8 +337,7 @@ impl Bridge {
     /// That a program which says that a broker is running, by its exit code, started none.
     fn nobody_listens(&self, program: &OsStr) -> Option<Failure> {
         let error = connect(&self.args.socket).err()?;
-        let why =
-            format!("{} ended as if a broker were running, and none listens: {error}", Path::new(program).display());
+        let why = format!("{} ended as if a broker were running, and none listens: {error}", crate::shown(program));
         Some(Failure { why, code: Some(0) })
     }
 
@@ -645,7 +644,7 @@ fn started(program: &OsStr, args: &[OsString], claim: Stdio) -> Option<Failure> 
             let why = String::from_utf8_lossy(&started.stderr);
             let lines = why.lines().map(|line| line.trim().trim_start_matches("error: "));
             let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-            let (program, status) = (Path::new(program).display(), started.status);
+            let (program, status) = (crate::shown(program), started.status);
             // A program that is none of ours, or that was killed, need not say why.
             let why = if said.is_empty() { format!("{program} ended without a word ({status})") } else { said };
             Some(Failure { why, code: status.code() })
@@ -653,7 +652,7 @@ fn started(program: &OsStr, args: &[OsString], claim: Stdio) -> Option<Failure> 
         Err(error) => {
             let why = format!(
                 "cannot start {}: {error}; restart this client, so that it finds the program where it is now",
-                Path::new(program).display()
+                crate::shown(program)
             );
             Some(Failure { why, code: Some(STORAGE) })
         }

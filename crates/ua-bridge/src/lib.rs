@@ -34,7 +34,7 @@ mod options;
 mod scan;
 mod socket;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -90,6 +90,16 @@ fn fail(code: u8, why: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// A name of the file system as it may stand in a sentence: whoever makes a folder chooses its name, and no name begins a line there.
+fn shown(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 fn say(why: &str) {
     // Nobody may be left to read it.
     let _unread = writeln!(io::stderr(), "ua gateway: {why}");
@@ -98,6 +108,13 @@ fn say(why: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_name_begins_a_line() {
+        let shown = |name: &str| shown(OsStr::new(name));
+        assert_eq!(shown("a\n\r\u{1b}[2J\u{85}b"), "a\\n\\r\\u{1b}[2J\\u{85}b");
+        assert_eq!(shown("/opt/a b/水車"), "/opt/a b/水車");
+    }
 
     #[cfg(target_os = "linux")]
     #[test]

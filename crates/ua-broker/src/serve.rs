@@ -25,6 +25,7 @@ use crate::http;
 use crate::peers;
 use crate::sync::lock;
 use crate::wire::{Control, Sits, Visitor, WIRE, Wanted};
+use ua_core::ShowPath as _;
 
 /// How often it is looked whether anybody needs the broker.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -384,7 +385,7 @@ async fn want_once(socket: &Path, line: &str) -> io::Result<Option<Value>> {
         Err(error) => return Err(error),
     };
     if !is_of_this_user(&stream) {
-        let why = format!("{} is a socket of another user, to whom nothing was said", socket.display());
+        let why = format!("{} is a socket of another user, to whom nothing was said", socket.shown());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     let process = stream.peer_cred().ok().and_then(|peer| peer.pid());

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
-use ua_core::{keyed_digest, sha256};
+use ua_core::{ShowPath as _, keyed_digest, sha256};
 use ua_mcp::own_secret;
 
 use crate::broker::{Broken, Broker};
@@ -40,7 +40,7 @@ impl Broker {
         let path = &self.config.account_key;
         let made = own_secret(path);
         let made =
-            made.map_err(|error| Broken::new(format!("the key {} cannot be read or made: {error}", path.display())))?;
+            made.map_err(|error| Broken::new(format!("the key {} cannot be read or made: {error}", path.shown())))?;
         Ok(key.insert(made.into()).clone())
     }
 }

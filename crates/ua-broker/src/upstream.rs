@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
-use ua_core::{CallId, Env, RawReply, RunId};
+use ua_core::{CallId, Env, RawReply, RunId, ShowPath as _};
 use ua_files::Folder;
 use ua_mcp::{
     DEFAULT_GRACE, Horizon, LockDir, Logins, QueueReceiver, QueueSender, Relay, ServerLog, ShimArgs, ShimCommand,
@@ -349,7 +349,7 @@ impl Upstream {
         let place = stderr_log.parent().zip(stderr_log.file_name());
         let log = place.ok_or_else(|| io::ErrorKind::InvalidInput.into());
         let log = log.and_then(|(folder, name)| Folder::open_itself(folder)?.append(name));
-        let log = log.map_err(|error| format!("its log {} cannot be opened: {error}", stderr_log.display()))?;
+        let log = log.map_err(|error| format!("its log {} cannot be opened: {error}", stderr_log.shown()))?;
         let held = self.launch.secret.iter().filter_map(|name| Some((name.clone(), env.get(name)?.clone())));
         let own_log = log.try_clone().map_err(|error| format!("its log cannot be opened: {error}"))?;
         let own_log = ServerLog::to(own_log, held);
@@ -382,7 +382,7 @@ impl Upstream {
     /// Why a server is given up that does not answer the handshake.
     fn is_mute(&self) -> String {
         let Launch { name, stderr_log, .. } = &self.launch;
-        let (seconds, log) = (PATIENCE.as_secs(), stderr_log.display());
+        let (seconds, log) = (PATIENCE.as_secs(), stderr_log.shown());
         tracing::warn!(server = name, %log, "a tool server did not answer the handshake within {seconds} s");
         format!("the tool server did not answer the handshake within {seconds} s; what it wrote is in {log}")
     }

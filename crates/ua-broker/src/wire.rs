@@ -166,13 +166,13 @@ impl Hello {
             return folder;
         }
         let top = Path::new(&folder).ancestors().find(|around| around.join(".git").exists());
-        top.map_or_else(|| folder.clone(), |top| top.display().to_string())
+        top.map_or_else(|| folder.clone(), |top| top.to_string_lossy().into_owned())
     }
 
     /// The folder that the client works in, which was its project before repositories counted.
     pub(crate) fn folder(&self) -> String {
         let told = self.project.as_ref().or_else(|| self.hints.get("CLAUDE_PROJECT_DIR")).unwrap_or(&self.cwd);
-        std::fs::canonicalize(told).map_or_else(|_| told.clone(), |path| path.display().to_string())
+        std::fs::canonicalize(told).map_or_else(|_| told.clone(), |path| path.to_string_lossy().into_owned())
     }
 }
 

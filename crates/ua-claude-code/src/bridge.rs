@@ -11,6 +11,7 @@ use std::path::Path;
 use std::thread;
 
 use ua_bridge::Address;
+use ua_core::ShowPath as _;
 
 /// Runs the bridge with its raw arguments, a socket and the name of the tool server it stands for, and returns the exit code for `main`.
 pub fn run_bridge(args: impl IntoIterator<Item = OsString>) -> i32 {
@@ -26,7 +27,7 @@ pub fn run_bridge(args: impl IntoIterator<Item = OsString>) -> i32 {
     match carry(Path::new(socket), &server.to_string_lossy()) {
         Ok(()) => 0,
         Err(error) => {
-            let _unread = writeln!(io::stderr(), "tool bridge: {}: {error}", Path::new(socket).display());
+            let _unread = writeln!(io::stderr(), "tool bridge: {}: {error}", Path::new(socket).shown());
             69
         }
     }

@@ -75,14 +75,14 @@ impl ClaudeCodeConfig {
             fixed.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         all.insert("CLAUDE_CODE_MAX_OUTPUT_TOKENS".to_owned(), max_output_tokens.to_string());
         all.extend(self.env.clone());
-        all.insert("HOME".to_owned(), self.home().display().to_string());
+        all.insert("HOME".to_owned(), self.home().to_string_lossy().into_owned());
         // It asks Git about where it is at each start, and settings of Git name programs. So Git looks for no repository, neither here nor in
         // the folders above, which may be a checkout, and reads no settings of anybody.
         for name in ["GIT_DIR", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
             all.insert(name.to_owned(), "/dev/null".to_owned());
         }
         all.insert("GIT_CONFIG_NOSYSTEM".to_owned(), "1".to_owned());
-        all.insert("GIT_CEILING_DIRECTORIES".to_owned(), self.folder.display().to_string());
+        all.insert("GIT_CEILING_DIRECTORIES".to_owned(), self.folder.to_string_lossy().into_owned());
         all
     }
 

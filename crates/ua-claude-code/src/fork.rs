@@ -62,7 +62,7 @@ fn find(folder: &Folder, id: &str) -> Option<String> {
 
 /// Keeps a copy where `claude` looks for the sessions of its working directory: all of it, or none.
 fn keep(config: &ClaudeCodeConfig, id: &str, text: &str) -> io::Result<()> {
-    let place = config.work().display().to_string();
+    let place = config.work().to_string_lossy().into_owned();
     let place: String = place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let folder = Folder::open_itself(&config.folder)?.make_folder(HOME)?.make_folder(PROJECTS)?.make_folder(place)?;
     folder.replace(format!("{id}.jsonl"), text.as_bytes())

@@ -163,7 +163,7 @@ impl Live {
 fn bridge_entry(config: &ClaudeCodeConfig, server: &str) -> Value {
     let (program, before) = &config.bridge;
     let mut args: Vec<String> = before.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    args.extend([config.socket().display().to_string(), server.to_owned()]);
+    args.extend([config.socket().to_string_lossy().into_owned(), server.to_owned()]);
     json!({"type": "stdio", "command": program, "args": args})
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
-use ua_core::{Block, ModelTurn, Usage};
+use ua_core::{Block, ModelTurn, ShowPath as _, Usage};
 use ua_dispatch::Fence;
 use ua_llm::{Conversation, LlmError, LlmProvider, ModelRequest, StreamObserver};
 
@@ -47,7 +47,7 @@ impl ClaudeCode {
         let forgotten = if matches!(start, Start::Resume(_)) { Ok(()) } else { session::forget(&config.folder) };
         let started = forgotten.and_then(|()| Live::start(config, request, start));
         let mut live = started.map_err(|error| LlmError::Setup {
-            why: format!("`{}` cannot be started: {error}", config.program.display()),
+            why: format!("`{}` cannot be started: {error}", config.program.shown()),
         })?;
         *self.last.lock().await = Some(live.generation.clone());
         let told = match start {

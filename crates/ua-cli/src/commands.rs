@@ -50,6 +50,7 @@ use crate::args::{Cli, Command, ShimArgs};
 use crate::error::HostError;
 use crate::parts::Parts;
 use crate::still::Still;
+use ua_core::ShowPath as _;
 
 /// Runs a command and returns its exit code.
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
@@ -71,7 +72,7 @@ async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError
         // A misspelt folder has no questions and no runs either: whoever reads that nothing waits is told where was looked.
         crate::output::tell(format!(
             "note: the folder {} does not exist; check the spelling of {place}",
-            home.root().display()
+            home.root().shown()
         ));
     }
     let is_about_runs =
@@ -81,14 +82,14 @@ async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError
         let mut others = home.used_elsewhere();
         // What the gateway asks is said in every folder, and its sessions are no jobs.
         others.retain(|root| !ua_host::gateway::is_its_folder(host, root));
-        let shown: Vec<String> = others.iter().take(3).map(|root| root.display().to_string()).collect();
+        let shown: Vec<String> = others.iter().take(3).map(|root| root.shown().to_string()).collect();
         let more = others.len().checked_sub(shown.len()).filter(|more| *more > 0);
         let more = more.map_or_else(String::new, |more| format!(" and {more} more (`ua trust --list`)"));
         if let Some(newest) = others.first() {
             let look = ua_resume::Commands::naming(newest).complete("`ua status`").into_owned();
             crate::output::tell(format!(
                 "note: no job was run in {} yet; your runs are in {}{more}: {look} shows those of the folder that was used last",
-                home.root().display(),
+                home.root().shown(),
                 shown.join(", ")
             ));
         }

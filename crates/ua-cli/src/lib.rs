@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use ua_core::Redactor;
+use ua_core::{Redactor, ShowPath as _};
 use ua_host::{Host, HostError, Settings};
 
 pub use args::{Cli, Command};
@@ -231,7 +231,7 @@ fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -
             if is_elsewhere && !is_quiet {
                 output::tell(format!(
                     "runs are kept in {}, where those of this job file are; `--root DIR` names another folder",
-                    host.home().root().display()
+                    host.home().root().shown()
                 ));
             }
             host

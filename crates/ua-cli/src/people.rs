@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Env, QuestionId, RunId, span_in_words};
+use ua_core::{Env, QuestionId, RunId, ShowPath as _, span_in_words};
 use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
 use ua_host::people::{Begun, End, ObservedEvent, Presence, WhichRun};
@@ -169,7 +169,8 @@ impl People for AtTerminal {
         let id = begun.run.run_id.as_str();
         let before = lock(&self.told).run.replace(begun.run.run_id.clone());
         if before.as_ref() != Some(&begun.run.run_id) {
-            tell(format!("run {} · workspace {}", short(id), begun.run.workspace_dir));
+            let workspace = Path::new(&begun.run.workspace_dir).shown();
+            tell(format!("run {} · workspace {workspace}", short(id)));
             tell(format!("resume with: {}", shortened(&begun.next_command, &[id])));
         }
         self.break_silence();

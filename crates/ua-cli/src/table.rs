@@ -83,7 +83,7 @@ pub(crate) fn print_table(listing: &Listing, rows: Vec<Vec<String>>) -> Result<(
         return Ok(());
     }
     let columns = listing.columns;
-    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.iter().map(|cell| flat(cell)).collect()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| flat(row)).collect();
     let widths = widths(columns, &rows, crate::terminal::width());
     let has_color = crate::terminal::out_has_color();
     let heads: Vec<String> = columns.iter().map(|column| column.head.to_owned()).collect();
@@ -95,8 +95,15 @@ pub(crate) fn print_table(listing: &Listing, rows: Vec<Vec<String>>) -> Result<(
     print_exactly(out)
 }
 
-fn flat(cell: &str) -> String {
-    plain(cell).replace(['\n', '\t'], " ")
+/// The cells of a row, each on one line and with single blanks: more of them would pass for the room between two columns, and what follows for a cell
+/// of ours. The first one may be set in, below what it belongs to.
+fn flat(row: &[String]) -> Vec<String> {
+    let cells = row.iter().map(|cell| plain(cell)).enumerate().map(|(nth, cell)| {
+        let own = if nth == 0 { cell.len() - cell.trim_start_matches(' ').len() } else { 0 };
+        let words: Vec<&str> = cell.split_whitespace().collect();
+        format!("{:own$}{}", "", words.join(" "))
+    });
+    cells.collect()
 }
 
 /// How a table is laid out.
@@ -300,6 +307,41 @@ mod tests {
         let narrow = &lines(Some(40))[0];
         assert_eq!(narrow, "7dc39827  waiting for you  Write a shor…".trim_end());
         assert!(lines(None)[0].ends_with("tell the team"), "no terminal, nothing cut");
+    }
+
+    /// Names that others gave: to servers, models, tools, workers, queues, schedules and people.
+    const FORGED: [&str; 8] = [
+        "a  succeeded  $0.00",
+        "a\tsucceeded\tnow",
+        "a\n7dc39827  succeeded",
+        "a\r7dc39827  succeeded",
+        "a\u{1b}[60Gsucceeded\u{9b}2K",
+        "a\u{202e}dedeeccus  \u{a0}\u{3000}b",
+        "a\u{2028}7dc39827\u{85}b\u{b}c",
+        "   \u{2003}\u{2003} succeeded",
+    ];
+
+    #[test]
+    fn s16_no_name_begins_a_row_or_passes_for_a_cell() {
+        for name in FORGED {
+            for listing in ALL {
+                let columns = listing.columns;
+                let rows = vec![flat(&vec![name.to_owned(); columns.len()])];
+                for cell in &rows[0][1..] {
+                    assert!(!cell.contains("  ") && !cell.starts_with(' '), "{name:?}: {cell:?}");
+                    assert!(cell.chars().all(|c| c == ' ' || !c.is_whitespace()), "{name:?}: {cell:?}");
+                }
+                for room in [None, Some(80), Some(160)] {
+                    let line = laid_out(columns, &rows[0], &widths(columns, &rows, room), false);
+                    let line = line.as_str();
+                    let what = format!("{name:?} in {} at {room:?}: {line:?}", listing.name);
+                    assert!(!line.chars().any(|c| c.is_control() || ua_core::is_hidden(c)), "{what}");
+                    let cells = line.split("  ").filter(|cell| !cell.trim().is_empty()).count();
+                    assert!(cells <= columns.len(), "{what}");
+                }
+            }
+        }
+        assert_eq!(flat(&["  └ a".to_owned(), " b".to_owned()]), ["  └ a", "b"]);
     }
 
     /// Every table that there is, with cells as wide as they come, on every terminal.

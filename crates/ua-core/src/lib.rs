@@ -52,6 +52,7 @@ mod reply;
 mod schema;
 mod secret;
 mod shared;
+mod shown_path;
 mod spec;
 mod status;
 mod steps;
@@ -118,6 +119,7 @@ pub use reply::{
 pub use schema::demands_of;
 pub use secret::{SecretFiller, SecretGrants, fill_secrets, secrets_in};
 pub use shared::Shared;
+pub use shown_path::{ShowPath, ShownPath};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
     budget_flaws, guard_meant,

@@ -132,7 +132,7 @@ impl FileLookup {
             }
             return unknown("nothing of that name is there".to_owned());
         };
-        let shown = |one: &Found| one.at.display().to_string();
+        let shown = |one: &Found| one.at.to_string_lossy().into_owned();
         if digests.len() == 1 {
             let content = FileContent::Known { digest: first.digest, bytes: first.bytes };
             return Some(SentFile { at: shown(first), content });

@@ -200,7 +200,7 @@ impl Folder {
     /// The open folder that `name` is in, and the last part of `name`.
     fn place<'n>(&self, name: &'n Path, make: bool) -> io::Result<(Self, &'n OsStr)> {
         let mut all = parts(name)?;
-        let last = all.pop().ok_or_else(|| invalid(format!("{} names no file", name.display())))?;
+        let last = all.pop().ok_or_else(|| invalid(format!("{} names no file", shown(name))))?;
         let mut here = self.clone();
         for part in all {
             here = here.enter(part, make)?;
@@ -446,10 +446,20 @@ fn parts(name: &Path) -> io::Result<Vec<&OsStr>> {
         .map(|part| match part {
             Component::Normal(part) => Ok(part),
             Component::CurDir | Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                Err(invalid(format!("{} leads out of its folder", name.display())))
+                Err(invalid(format!("{} leads out of its folder", shown(name))))
             }
         })
         .collect()
+}
+
+/// A name as it may stand in a sentence: whoever makes a file chooses its name, and no name begins a line there.
+fn shown(name: &Path) -> String {
+    let name = name.to_string_lossy();
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
 }
 
 fn invalid(why: String) -> io::Error {
@@ -457,15 +467,15 @@ fn invalid(why: String) -> io::Error {
 }
 
 fn too_large(path: &Path, limit: u64) -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, format!("{} has more than {limit} bytes", path.display()))
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("{} has more than {limit} bytes", shown(path)))
 }
 
 fn link(path: &Path) -> io::Error {
-    invalid(format!("{} is a link, and links are not followed here", path.display()))
+    invalid(format!("{} is a link, and links are not followed here", shown(path)))
 }
 
 fn special(path: &Path) -> io::Error {
-    invalid(format!("{} is a pipe, a socket or a device, not a file", path.display()))
+    invalid(format!("{} is a pipe, a socket or a device, not a file", shown(path)))
 }
 
 /// What opening `path` as a folder of its own failed by.

@@ -23,6 +23,23 @@ fn pipe(path: &Path) {
 }
 
 #[test]
+fn no_name_begins_a_line_of_an_error() {
+    let bed = bed();
+    let name = "a\n  ua answer x\r\u{1b}[2J\u{85}b";
+    symlink(&bed.victim, bed.folder.path().join(name)).unwrap();
+    for error in [
+        bed.folder.append(name).unwrap_err(),
+        bed.folder.open_file(format!("../{name}")).unwrap_err(),
+        link(Path::new(name)),
+        special(Path::new(name)),
+        too_large(Path::new(name), 1),
+    ] {
+        let told = error.to_string();
+        assert!(told.contains("a\\n  ua answer x\\r") && !told.contains(char::is_control), "{told:?}");
+    }
+}
+
+#[test]
 fn no_name_that_is_a_link_is_followed() {
     let bed = bed();
     let (folder, inside) = (&bed.folder, bed.folder.path());

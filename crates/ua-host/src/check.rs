@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use globset::Glob;
 use ua_classify::{Classifier, Verdict};
-use ua_core::{Audience, CallPolicy, Makes, RunId, RunSpec, RunStatus, StopCondition, ToolName, ToolSpec};
+use ua_core::{
+    Audience, CallPolicy, Makes, RunId, RunSpec, RunStatus, ShowPath as _, StopCondition, ToolName, ToolSpec,
+};
 use ua_dispatch::{Catalog, Rules, WithAskUser, task_tool};
 use ua_llm::ToolOffer;
 use ua_resume::Standing;
@@ -379,7 +381,7 @@ pub async fn in_the_way(
 
 /// What the rules of these policy files, and the names in the user's lists, are about.
 pub fn rules(settings: &Settings, classifier: &Classifier, files: &[PathBuf], tools: &[&ToolSpec]) -> Vec<RuleMatch> {
-    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let files: Vec<String> = files.iter().map(|file| file.shown().to_string()).collect();
     let mut found: Vec<RuleMatch> = Vec::new();
     for tool in tools {
         for considered in classifier.explain(tool).considered {

@@ -1,7 +1,7 @@
 //! Asking a person, at the start of a job and of a resume, about what nobody has trusted yet.
 
 use ua_classify::PolicyRules;
-use ua_core::{PrintedCommand, RunSpec};
+use ua_core::{PrintedCommand, RunSpec, ShowPath as _};
 
 use crate::error::HostError;
 use crate::host::Host;
@@ -32,11 +32,11 @@ pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: 
     for file in launch.untrusted_policies(host.settings()) {
         // What only raises caution counts as it is.
         let text = Place::named(FileKind::Policy, &file).read().map(Placed::into_text).unwrap_or_default();
-        if PolicyRules::parse(&text, &file.display().to_string()).is_ok_and(|rules| rules.only_raises()) {
+        if PolicyRules::parse(&text, &file.shown().to_string()).is_ok_and(|rules| rules.only_raises()) {
             continue;
         }
         let trust = PrintedCommand::of("ua trust").word(&file).in_code();
-        let file = crate::text::plain(&file.display().to_string());
+        let file = file.shown().to_string();
         people.tell(&format!(
             "note: the job's policy file {file} is not trusted as it is, so it can only raise caution; {trust} shows it and asks"
         ));

@@ -67,5 +67,5 @@ pub fn place_of(home: &Home) -> Result<(String, String), HostError> {
         let place = home.place()?;
         return Ok((place.id, place.shown));
     }
-    Ok((String::new(), home.root().display().to_string()))
+    Ok((String::new(), home.root().to_string_lossy().into_owned()))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Database;
 use serde_json::{Value, json};
-use ua_core::{RunId, RunSpec};
+use ua_core::{RunId, RunSpec, ShowPath as _};
 use ua_runner::{ForkError, ForkPlace, ForkPlan, JobChange, LockError, sweep_forks};
 use ua_store::{RunRecord, Store, StoreError};
 
@@ -150,7 +150,7 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
     if let Some(file) = request.job_overrides {
         let whole = settings.absolute(file)?;
         let folder = Launch::from_stored(&parent.launch)?.job_dir_text();
-        let usage = |why: String| HostError::usage(format!("{}: {why}", file.display()));
+        let usage = |why: String| HostError::usage(format!("{}: {why}", file.shown()));
         spec = Place::named(FileKind::JobOverrides, file).at(&whole).read()?.parse(|text| {
             let written = text.replace("${JOB_DIR}", &folder);
             let overrides: Value =

@@ -30,7 +30,7 @@ use ua_broker::{
     Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
 };
 use ua_classify::Classifier;
-use ua_core::{Env, Timestamp};
+use ua_core::{Env, PrintedCommand, ShowPath as _, Timestamp};
 use ua_files::Folder;
 use ua_mcp::ShimCommand;
 use ua_resume::Commands;
@@ -266,7 +266,7 @@ impl Said {
                 let file = root.join(config::FILE);
                 return Err(HostError::usage(format!(
                     "{}: `budget[{}].effect` is \"{effect}\", which no tool can have{nearest}",
-                    file.display(),
+                    file.shown(),
                     place + 1
                 ))
                 .hint("a policy rule declares the effect of a tool (`effect_kind`); see docs/guide/policies.md"));
@@ -365,12 +365,12 @@ pub async fn start(host: &Host, named: Option<&Path>, by: Starter) -> Result<Sta
         claim.failed(late.message());
     }
     let log = root.join(LOG);
-    Err(late.hint(format!("{} has all that it said", log.display())))
+    Err(late.hint(format!("{} has all that it said", log.shown())))
 }
 
 /// That the gateway's folder cannot be made or written to, and where another one is named.
 fn cannot_use(root: &Path, named: Option<&Path>, error: &std::io::Error) -> HostError {
-    let why = HostError::storage(format!("cannot write to the gateway's folder {}: {error}", root.display()));
+    let why = HostError::storage(format!("cannot write to the gateway's folder {}: {error}", root.shown()));
     why.hint(if named.is_some() {
         "let your user write there, or name another folder with --root"
     } else {
@@ -396,7 +396,7 @@ async fn ended_at_once(host: &Host, root: &Path, since: Timestamp, from: u64, st
         },
     };
     let kind = if status.code() == Some(STORAGE) { Kind::Storage } else { Kind::Failed };
-    HostError::new(kind, why).hint(format!("{} has all that it said", log.display()))
+    HostError::new(kind, why).hint(format!("{} has all that it said", log.shown()))
 }
 
 /// What stands in a log from a place on; `None` when that is nothing.
@@ -502,7 +502,7 @@ async fn serve_alone(
         late_replies: home.late_replies(),
         account_key: root.join(ACCOUNT_KEY),
         shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },
-        person: format!("ua --root {}", root.display()),
+        person: PrintedCommand::of("ua").option("--root", root).to_string(),
         hold_wait: said.hold_wait.unwrap_or(waits.hold),
         rules: said.rules,
         http: said.listen.map(|address| HttpSettings {

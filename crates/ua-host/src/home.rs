@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ua_core::RunId;
+use ua_core::{RunId, ShowPath as _};
 use ua_files::Folder;
 use ua_resume::Commands;
 use ua_runner::LateFile;
@@ -110,7 +110,7 @@ impl Home {
         let root =
             root.map_or_else(|| Ok::<_, HostError>(usual.clone()), |root| Ok(spelt(&settings.absolute(&root)?)))?;
         if root.to_str().is_none() {
-            return Err(HostError::usage(format!("cannot use {}: its name is not UTF-8 text", root.display()))
+            return Err(HostError::usage(format!("cannot use {}: its name is not UTF-8 text", root.shown()))
                 .hint(format!("{}; its path is stored as text", another_root(root_is_said_in.as_deref()))));
         }
         let database = match settings.var("UA_RUNTIME_DB_PATH") {
@@ -217,7 +217,7 @@ impl Home {
     /// What somebody is told who begins a run: that it is kept where nobody said, and where other runs are that the same words may mean.
     pub(crate) fn found_elsewhere(&self) -> Option<String> {
         let why = self.found_where.filter(|_| fs::symlink_metadata(&self.root).is_ok())?;
-        Some(format!("runs are kept in {}, {why}; `--root DIR` names another folder", self.root.display()))
+        Some(format!("runs are kept in {}, {why}; `--root DIR` names another folder", self.root.shown()))
     }
 
     /// Whether the runtime database is on a server.
@@ -239,7 +239,7 @@ impl Home {
     pub fn place(&self) -> Result<Place, HostError> {
         self.refuse_somebody_elses()?;
         Place::of(&self.root, &self.locks(), &ua_core::system::env().uuid_v7()).map_err(|e| {
-            HostError::storage(format!("cannot create files in {}: {e}", self.locks().display()))
+            HostError::storage(format!("cannot create files in {}: {e}", self.locks().shown()))
                 .hint(crate::paths::mend_folder(&e))
                 .not_begun()
         })
@@ -289,7 +289,7 @@ impl Home {
         if let Some(server) = &self.server {
             return server.shown();
         }
-        format!("database {}", self.database.display())
+        format!("database {}", self.database.shown())
     }
 
     /// Whether a file, there or not, is one of those that everything of this root stands in: the database and what belongs to it, logs, locks.
@@ -319,7 +319,7 @@ impl Home {
         let folder = self.locks();
         let opened = Folder::make_itself(&folder);
         opened.and_then(|_| tempfile::tempfile_in(&folder)).map(drop).map_err(|e| {
-            HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
+            HostError::storage(format!("cannot create files in {}: {e}", folder.shown()))
                 .hint([text(format!("{}, then ", crate::paths::mend_folder(&e))), Word::Again, text("; "), done])
                 .of_the_machine()
         })
@@ -350,7 +350,7 @@ impl Home {
     pub(crate) fn make_agent_folder(&self, run: &RunId) -> Result<PathBuf, HostError> {
         let made = Folder::open(self.state()).and_then(|state| state.make_folder(Path::new(AGENTS).join(run.as_str())));
         made.map(|folder| folder.path().to_path_buf()).map_err(|e| {
-            HostError::storage(format!("cannot make {}: {e}", self.agent_folder(run).display()))
+            HostError::storage(format!("cannot make {}: {e}", self.agent_folder(run).shown()))
                 .hint("make the folder above it writable")
                 .not_begun()
         })
@@ -385,7 +385,7 @@ impl Home {
             ua_store_sqlite::identity_of(&database).map_or(Ok(()), |identity| roots.note_database(&database, &identity))
         });
         adopted.map_err(|e| {
-            HostError::storage(format!("cannot record that {} is yours: {e}", folder.display()))
+            HostError::storage(format!("cannot record that {} is yours: {e}", folder.shown()))
                 .hint("set HOME or XDG_STATE_HOME, and make sure that both folders are writable; or name it with --root each time")
         })
     }

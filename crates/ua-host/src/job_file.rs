@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use ua_core::{RunSpec, SpecError};
+use ua_core::{RunSpec, ShowPath as _, SpecError};
 
 use crate::error::HostError;
 use crate::paths::{NO_FILE, cannot_read_or, job_dir, json_fragment, without_bom};
@@ -18,7 +18,7 @@ pub const MAX_JOB_BYTES: u64 = 256 * 1024;
 pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
     let whole = settings.absolute(file)?;
     if let Some(size) = fs::metadata(&whole).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
-        return Err(too_large(&file.display(), size));
+        return Err(too_large(&file.shown(), size));
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
         let missing = "a job file is JSON: `ua job --help` shows one, `ua init` writes one";
@@ -43,7 +43,7 @@ pub(crate) fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunS
     let name = if file == Path::new(NO_FILE) {
         "invalid job on standard input".to_owned()
     } else {
-        format!("invalid job file {}", file.display())
+        format!("invalid job file {}", file.shown())
     };
     if text.len() as u64 > MAX_JOB_BYTES {
         return Err(too_large(&"the job on standard input", text.len()));

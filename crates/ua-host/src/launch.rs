@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::Classifier;
-use ua_core::{Component, Env, PriceTable, Redactor, RunId, RunSpec};
+use ua_core::{Component, Env, PriceTable, Redactor, RunId, RunSpec, ShowPath as _};
 use ua_dispatch::{OutputSchema, Rules};
 use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, ScriptedProvider};
 use ua_mcp::{McpConfig, ServerSpec};
@@ -702,7 +702,7 @@ impl Launch {
                 (Some(nearest), _) => format!("did you mean `{nearest}`?"),
                 (_, Some(file)) => format!(
                     "{} has {}",
-                    file.display(),
+                    file.shown(),
                     if known.is_empty() { "none".to_owned() } else { known.join(", ") }
                 ),
                 (_, None) => "name a file with an `mcpServers` object with --mcp-config".to_owned(),

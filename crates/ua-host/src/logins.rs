@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use ua_core::{Env, Redactor, Timestamp};
+use ua_core::{Env, Redactor, ShowPath as _, Timestamp};
 use ua_files::Folder;
 use ua_mcp::{LoginFacts, Vault};
 
@@ -97,7 +97,7 @@ impl LoginFiles {
 
     fn folder(&self) -> Result<Folder, String> {
         let path = self.folder.as_deref().ok_or("there is nowhere to keep it: set HOME or XDG_STATE_HOME")?;
-        let unusable = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
+        let unusable = |error: std::io::Error| format!("cannot use {}: {error}", path.shown());
         Folder::make_itself(path).map_err(unusable)
     }
 
@@ -110,7 +110,7 @@ impl LoginFiles {
             return Ok(Vec::new());
         }
         let folder = self.folder()?;
-        let names = folder.entries().map_err(|error| format!("cannot read {}: {error}", folder.path().display()))?;
+        let names = folder.entries().map_err(|error| format!("cannot read {}: {error}", folder.path().shown()))?;
         let names = names.into_iter().filter_map(|(name, _)| name.into_string().ok());
         let entries =
             names.filter(|name| !name.starts_with('.') && Path::new(name).extension().is_some_and(|it| it == "json"));
@@ -192,7 +192,7 @@ impl Vault for LoginFiles {
         };
         let text = serde_json::to_vec_pretty(&kept).map_err(|error| error.to_string())?;
         let written = folder.replace(file_name(address), &text).and_then(|()| folder.sync());
-        written.map_err(|error| format!("cannot write the login into {}: {error}", folder.path().display()))
+        written.map_err(|error| format!("cannot write the login into {}: {error}", folder.path().shown()))
     }
 
     fn lock(&self, address: &str) -> Result<Box<dyn Send>, String> {
@@ -216,7 +216,7 @@ fn file_name(address: &str) -> String {
 }
 
 fn entry(folder: &Folder, name: &str) -> Result<Option<LoginEntry>, String> {
-    let unusable = |why: String| format!("cannot use {}: {why}", folder.path().join(name).display());
+    let unusable = |why: String| format!("cannot use {}: {why}", folder.path().join(name).shown());
     let file = match folder.open_file(name) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 use ua_mcp::{DefinitionLock, Locked, McpConfig, Reach, ServerSpec, reach_digest};
 
 use crate::error::{HostError, chain};
@@ -30,7 +30,7 @@ pub fn mcp_config(file: Option<&ConfigFile>) -> Result<McpConfig, HostError> {
     let placed = Place::named(FileKind::Servers, path).read()?;
     let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
     placed.parse(|text| {
-        McpConfig::parse(text, &path.display().to_string()).map_err(|e| HostError::usage(chain(&e)).hint(hint))
+        McpConfig::parse(text, &path.shown().to_string()).map_err(|e| HostError::usage(chain(&e)).hint(hint))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 use ua_llm::{ModelFacts, ModelTable};
 
 use crate::error::{HostError, chain};
@@ -31,7 +31,7 @@ pub fn of_user(settings: &Settings) -> Result<ModelTable, HostError> {
         Some(_) | None => Place::of_user(settings, FileKind::Models, &file),
     };
     place.at(&whole).read()?.parse(|text| {
-        ModelTable::parse(&file.display().to_string(), text)
+        ModelTable::parse(&file.shown().to_string(), text)
             .map_err(|error| HostError::usage(chain(&error)).hint("docs/guide/models.md shows the form").not_begun())
     })
 }

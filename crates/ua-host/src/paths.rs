@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::error::HostError;
 use crate::settings::Settings;
+use ua_core::ShowPath as _;
 
 /// What a job file is called that is none: the job came on standard input.
 pub const NO_FILE: &str = "-";
@@ -21,7 +22,7 @@ pub fn cannot_read(what: &str, file: &Path, error: &io::Error) -> HostError {
 pub(crate) fn cannot_read_or(what: &str, file: &Path, error: &io::Error, missing: &str) -> HostError {
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     let meant = if is_missing { did_you_mean(file) } else { String::new() };
-    HostError::usage(format!("cannot read {what} {}: {error}", file.display()))
+    HostError::usage(format!("cannot read {what} {}: {error}", file.shown()))
         .hint(format!("{meant}{}", what_helps(error, missing)))
         .not_begun()
 }
@@ -29,7 +30,7 @@ pub(crate) fn cannot_read_or(what: &str, file: &Path, error: &io::Error, missing
 /// A question with the file that was probably meant, in front of a hint: one beside the place that was named, whose name is like it. Nothing where
 /// there is none.
 pub fn did_you_mean(file: &Path) -> String {
-    let meant = beside_it(file).map(|meant| crate::text::line(&meant.display().to_string(), 100));
+    let meant = beside_it(file).map(|meant| crate::text::line(&meant.shown().to_string(), 100));
     meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "))
 }
 
@@ -111,7 +112,7 @@ fn no_temporary_folder(error: &io::Error) -> HostError {
     } else {
         (io::Error::from(kind).to_string(), "set TMPDIR to a folder that you can write to")
     };
-    HostError::storage(format!("cannot create a temporary folder in {}: {why}", folder.display()))
+    HostError::storage(format!("cannot create a temporary folder in {}: {why}", folder.shown()))
         .hint(helps.to_string())
         .not_begun()
 }
@@ -187,7 +188,7 @@ pub(crate) fn resolved_parent(path: &Path) -> PathBuf {
 
 /// A path as it may stand inside a JSON string.
 pub fn json_fragment(path: &Path) -> String {
-    let quoted = Value::String(path.display().to_string()).to_string();
+    let quoted = Value::String(path.to_string_lossy().into_owned()).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 

@@ -20,6 +20,7 @@ use crate::error::HostError;
 use crate::paths::{cannot_read, is_below, resolved, without_bom};
 use crate::review::is_in_a_checkout;
 use crate::settings::Settings;
+use ua_core::ShowPath as _;
 
 /// The most that is read of a file that a person names.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -190,7 +191,7 @@ impl<'p> Place<'p> {
     fn told_with(self, text: Option<&str>, error: HostError) -> HostError {
         let Some(why) = self.elsewhere() else { return error };
         let at = text.map(|text| fault_of(self.kind.form(), text)).unwrap_or_default();
-        let words = format!("{}: not {}{at}; {why}, so nothing of it is shown", self.path.display(), self.kind.sort());
+        let words = format!("{}: not {}{at}; {why}, so nothing of it is shown", self.path.shown(), self.kind.sort());
         let hint = if self.of.is_some() { "name a file in it" } else { "look at the file that the link leads to" };
         HostError::usage(words).hint(hint.to_owned()).not_begun()
     }
@@ -299,10 +300,10 @@ pub fn refuse_leading_out(path: &Path) -> Result<(), HostError> {
     let rest = rest.as_deref().and_then(|whole| whole.strip_prefix(&link).ok()).unwrap_or(Path::new(""));
     let real = end_of(&link).map(|end| if rest.as_os_str().is_empty() { end } else { end.join(rest) });
     let is_itself = std::path::absolute(path).is_ok_and(|whole| whole == link);
-    let what = if is_itself { "it".to_owned() } else { link.display().to_string() };
-    let words = format!("cannot write to {}: {what} is a link that leads out of its folder", path.display());
+    let what = if is_itself { "it".to_owned() } else { link.shown().to_string() };
+    let words = format!("cannot write to {}: {what} is a link that leads out of its folder", path.shown());
     let hint = match real {
-        Some(real) => format!("nothing was written; to write there, name the place itself: {}", real.display()),
+        Some(real) => format!("nothing was written; to write there, name the place itself: {}", real.shown()),
         None => "nothing was written; it leads nowhere, so name another place".to_owned(),
     };
     Err(HostError::usage(words).hint(hint))

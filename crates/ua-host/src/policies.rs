@@ -14,6 +14,7 @@ use crate::paths::job_dir;
 use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
+use ua_core::ShowPath as _;
 
 /// The user's own policy file, if there is one.
 pub(crate) fn of_user(settings: &Settings) -> Option<PathBuf> {
@@ -111,7 +112,7 @@ pub(crate) fn classifier(
     let parse = |place: Place<'_>, file: &Path| {
         let placed = place.read()?;
         let rules =
-            placed.parse(|text| PolicyRules::parse(text, &file.display().to_string()).map_err(|e| bad_policy(&e)))?;
+            placed.parse(|text| PolicyRules::parse(text, &file.shown().to_string()).map_err(|e| bad_policy(&e)))?;
         Ok::<_, HostError>((rules, placed.into_text()))
     };
     let (mut rules, mut seen) = (Vec::new(), BTreeSet::new());

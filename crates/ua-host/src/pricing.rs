@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ua_core::{Money, PriceTable, RunSpec, TokenPrice};
+use ua_core::{Money, PriceTable, RunSpec, ShowPath as _, TokenPrice};
 
 use crate::error::{HostError, chain};
 use crate::hint::{Hint, Word, text};
@@ -68,7 +68,7 @@ fn read_table(settings: &Settings, file: Option<&Path>, project: Option<&Path>) 
         None => Place::of_user(settings, FileKind::Prices, file),
     };
     place.read()?.parse(|text| {
-        PriceTable::parse(&file.display().to_string(), text).map_err(|error| {
+        PriceTable::parse(&file.shown().to_string(), text).map_err(|error| {
             // Without the lines themselves, which the parser draws.
             let whole = chain(&error);
             let told: Vec<&str> = whole.lines().filter(|line| !line.contains('|')).map(str::trim).collect();
@@ -111,7 +111,7 @@ pub(crate) fn doubt(
     let file = file?;
     let table = table(settings, Some(file), of_project).ok()?;
     let slip = slip(settings, &table, provider, model)?;
-    Some(format!("{} has no price for {model} of {provider}, so its cost is unknown; {slip}", file.display()))
+    Some(format!("{} has no price for {model} of {provider}, so its cost is unknown; {slip}", file.shown()))
 }
 
 /// Refuses a budget of money that could not be kept, and any table that cannot be read.
@@ -148,7 +148,7 @@ fn check_one(
         (None, Some(file)) => refused(
             format!(
                 "a max_cost needs a price, and {} has no price for `{model}` of `{provider}`{}",
-                file.display(),
+                file.shown(),
                 slip(settings, table, provider, model).map_or_else(String::new, |slip| format!(" ({slip})"))
             ),
             format!(

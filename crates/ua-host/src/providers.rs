@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::{Env, PrintedCommand, Redactor, RunSpec};
+use ua_core::{Env, PrintedCommand, Redactor, RunSpec, ShowPath as _};
 use ua_files::Folder;
 use ua_llm::{
     AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, DEFAULT_MODEL, LlmError, LlmProvider, ModelExtras,
@@ -295,7 +295,7 @@ pub fn cassette_file(settings: &Settings, named: Option<&Path>) -> Result<Option
 /// What a run has for itself: its folders and its name, which a cassette does not keep.
 pub fn places_of(run: &RunRecord, job_dir: &Path) -> Places {
     let workspace = Path::new(&run.workspace_dir);
-    let text = |path: &Path| path.display().to_string();
+    let text = |path: &Path| path.to_string_lossy().into_owned();
     let session = workspace.file_name().map(|name| name.to_string_lossy().into_owned());
     // A name that a person gave may be a word of the job.
     let run_id = run.run_id.to_string();
@@ -347,7 +347,7 @@ pub fn cassette_to_record(settings: &Settings, file: &Path) -> Result<PathBuf, H
 
 /// A file that nothing is recorded into.
 pub(crate) fn not_a_cassette(file: &Path, why: &str) -> HostError {
-    HostError::usage(format!("cannot record into {}: {why}", file.display()))
+    HostError::usage(format!("cannot record into {}: {why}", file.shown()))
         .hint("name a new file, or a cassette to add to; nothing was written")
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
-use ua_core::Redactor;
+use ua_core::{Redactor, ShowPath as _};
 use ua_files::{Folder, Kind};
 use ua_runner::Workspace;
 
@@ -30,7 +30,7 @@ pub(crate) fn scrub_logs(workspace: &Workspace, redactor: &Redactor) {
     for (name, kind) in logs.entries().unwrap_or_default() {
         let is_log = kind == Kind::File && name.to_str().is_some_and(|name| name.ends_with(".stderr.log"));
         if is_log && let Err(error) = scrub(&logs, &name, redactor) {
-            tracing::warn!(%error, "secrets could not be taken out of {}", logs.path().join(&name).display());
+            tracing::warn!(%error, "secrets could not be taken out of {}", logs.path().join(&name).shown());
         }
     }
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use ua_core::{Audience, RunId};
+use ua_core::{Audience, RunId, ShowPath as _};
 use ua_files::Folder;
 use ua_report::{RestartPlace, UNFINISHED, restart_page};
 use ua_resume::{NextStep, Standing};
@@ -179,7 +179,7 @@ fn is_taken(lock: &File) -> Result<bool, HostError> {
 fn files(run: &RunRecord) -> [String; 2] {
     let workspace = Path::new(&run.workspace_dir);
     [Workspace::packet_name(&run.run_id), Workspace::completion_name(&run.run_id)]
-        .map(|name| workspace.join(format!("{name}.md")).display().to_string())
+        .map(|name| workspace.join(format!("{name}.md")).shown().to_string())
 }
 
 /// How a run gets further that its database may know less of than `effects.log`: whoever names a next step outside the process that drives the run

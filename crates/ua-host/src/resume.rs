@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Database;
-use ua_core::{Audience, Component, RunSpec, RunStatus};
+use ua_core::{Audience, Component, RunSpec, RunStatus, ShowPath as _};
 use ua_resume::NextStep;
 use ua_runner::Workspace;
 use ua_store::{FleetStore as _, QuestionStatus, RunRecord, RunStore, Store};
@@ -100,7 +100,8 @@ async fn resumed(
     if run.lease_epoch > 0 && paths::is_missing(Path::new(&run.workspace_dir)) {
         return Err(HostError::storage(format!(
             "the workspace of run {} is missing: {}",
-            run.run_id, run.workspace_dir
+            run.run_id,
+            Path::new(&run.workspace_dir).shown()
         ))
         .hint(host.home().find_workspace_again(&run.run_id, Path::new(&run.workspace_dir))));
     }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sha2::Digest as _;
-use ua_core::{Busy, KeyBuilder, Sha256};
+use ua_core::{Busy, KeyBuilder, Sha256, ShowPath as _};
 use ua_mcp::{Reach, references};
 
 use crate::roots::{Roots, state_folder};
@@ -152,21 +152,21 @@ impl ServerReview {
         let Look { settings, base, counts: does_count, is_strict } = look;
         let folder = cwd.map_or_else(|| base.to_path_buf(), |cwd| base.join(cwd));
         // What lies beside a script may be much, and a person who waits can give the server a folder of its own.
-        let looking = format!("looking through what tool server `{server}` may run in {}", folder.display());
+        let looking = format!("looking through what tool server `{server}` may run in {}", folder.shown());
         let busy = Busy::with(looking);
         let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), &folder);
         let that_counts = program.as_ref().filter(|path| does_count(path, true));
         let content = that_counts.and_then(|path| digest_of(path));
         let mut counts = Counts::new("stdio", server);
         counts.field("the command", "command", command);
-        let found = that_counts.map_or_else(String::new, |path| path.display().to_string());
+        let found = that_counts.map_or_else(String::new, |path| path.to_string_lossy().into_owned());
         counts.field("the program", "program", &found);
         counts.field("the program", "content", &content.map_or_else(String::new, Sha256::to_hex));
-        counts.field("the folder", "cwd", &cwd.map_or_else(String::new, |cwd| cwd.display().to_string()));
+        counts.field("the folder", "cwd", &cwd.map_or_else(String::new, |cwd| cwd.to_string_lossy().into_owned()));
         let mut shown = vec![(
             "program",
             match (&program, &content) {
-                (Some(path), Some(digest)) => format!("{} (sha256 {})", path.display(), &digest.to_hex()[..16]),
+                (Some(path), Some(digest)) => format!("{} (sha256 {})", path.shown(), &digest.to_hex()[..16]),
                 _ => format!("{command} (not found now; finding it later asks again)"),
             },
         )];
@@ -196,7 +196,7 @@ impl ServerReview {
             busy.files(before);
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);
-            let name = file.display().to_string();
+            let name = file.to_string_lossy().into_owned();
             counts.field(&format!("the file {name}"), "file", &name);
             counts.field(&format!("the file {name}"), "content", &digest);
             if shown.len() < SHOWN_FILES {
@@ -204,14 +204,14 @@ impl ServerReview {
                     Some(digest) => format!("sha256 {digest}"),
                     None => "cannot be read now; reading it later asks again".to_owned(),
                 };
-                shown.push(("file", format!("{} ({content})", file.display())));
+                shown.push(("file", format!("{} ({content})", file.shown())));
             }
         }
         if files.len() > SHOWN_FILES {
             shown.push(("files", format!("{} in all, each by its content", files.len())));
         }
         if let Some(cwd) = cwd {
-            shown.push(("folder", cwd.display().to_string()));
+            shown.push(("folder", cwd.shown().to_string()));
         }
         // Values count: they may load other code. They are not shown, because they may be keys.
         for (name, value) in env {

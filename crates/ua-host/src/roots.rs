@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use ua_core::Timestamp;
+use ua_core::{ShowPath as _, Timestamp};
 use ua_files::{Folder, Kind};
 
 use crate::home::DATABASE;
@@ -200,7 +200,7 @@ impl Roots {
         let Some(state) = &self.state else { return Some(NO_HOME.to_owned()) };
         let there = state.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
         let error = rustix::fs::access(there, rustix::fs::Access::WRITE_OK).err()?;
-        Some(format!("{} cannot be made ({})", state.display(), io::Error::from(error)))
+        Some(format!("{} cannot be made ({})", state.shown(), io::Error::from(error)))
     }
 
     /// Makes `root`, as this user's own. Somebody else who makes it meanwhile is as good. An empty folder that cannot be replaced, because

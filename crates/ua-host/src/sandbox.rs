@@ -42,7 +42,7 @@ pub(crate) fn flags(settings: &Settings) -> Result<Vec<String>, HostError> {
     }
     let read = settings.var("UA_COMMAND_READ").unwrap_or_default();
     let read = std::env::split_paths(&read).filter(|folder| folder.is_absolute());
-    flags.extend(read.map(|folder| format!("--command-read={}", folder.display())));
+    flags.extend(read.map(|folder| format!("--command-read={}", folder.to_string_lossy())));
     Ok(flags)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn flags(settings: &Settings) -> Result<Vec<String>, HostError> {
 pub(crate) fn private_flags(settings: &Settings, root: &Path, job_dir: &Path) -> Vec<String> {
     private(settings, root, job_dir)
         .into_iter()
-        .map(|folder| format!("--command-private={}", folder.display()))
+        .map(|folder| format!("--command-private={}", folder.to_string_lossy()))
         .collect()
 }
 

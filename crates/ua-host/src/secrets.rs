@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use ua_core::{Redactor, SecretFiller, SecretGrants, ToolName};
+use ua_core::{Redactor, SecretFiller, SecretGrants, ShowPath as _, ToolName};
 
 use crate::error::HostError;
 use crate::paths::what_helps;
@@ -149,13 +149,13 @@ impl SecretFiller for Secrets {
 }
 
 fn read_file(path: &Path) -> Result<BTreeMap<String, Declared>, HostError> {
-    let shown = path.display();
+    let shown = path.shown();
     let unusable = |why: String| HostError::usage(format!("cannot use {shown}: {why}"));
     let meta = std::fs::metadata(path)
         .map_err(|e| unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it")))?;
     if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
         return Err(unusable("it holds secrets, and others can read or change it".to_owned())
-            .hint(format!("chmod 600 {shown}")));
+            .hint(format!("chmod 600 {}", ua_core::shell_word(path))));
     }
     let text = ua_files::read_text(path, MAX_FILE_BYTES)
         .map_err(|e| unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it")))?;

@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use ua_classify::{Classifier, IdleCaution, Misnamed};
-use ua_core::{CallPolicy, PriceTable, RunId, RunSpec, StopCondition, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{
+    CallPolicy, PriceTable, RunId, RunSpec, ShowPath as _, StopCondition, ToolName, ToolNamespace, ToolSpec,
+};
 pub use ua_dispatch::selectors::Selection;
 use ua_dispatch::selectors::{self as words, Names, conditions, effect_of};
 use ua_dispatch::{Catalog, Rules, TransportError};
@@ -189,7 +191,7 @@ pub(crate) fn judged(
         return Ok(Some(denied));
     }
     let files: Vec<String> =
-        launch.policies_of_this_job(settings)?.iter().map(|file| file.display().to_string()).collect();
+        launch.policies_of_this_job(settings)?.iter().map(|file| file.shown().to_string()).collect();
     // Which tools of our own are offered depends on the job and the machine.
     let is_listed = |name: &ToolName| specs.iter().any(|spec| spec.name.raw == name.raw);
     let more = own_names().chain([ToolName::ask_user(), ToolName::task()]).filter(|name| !is_listed(name));

@@ -65,7 +65,9 @@ pub fn servers_of(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Vec<S
             // A sub-agent may read what lies in the folder of the run it works for.
             let parents = workspace.parent().and_then(Path::parent).filter(|_| ua_store::is_task(run));
             args.extend(
-                parents.into_iter().flat_map(|folder| ["--allow-root".to_owned(), folder.display().to_string()]),
+                parents
+                    .into_iter()
+                    .flat_map(|folder| ["--allow-root".to_owned(), folder.to_string_lossy().into_owned()]),
             );
         }
         if let Reach::Stdio { env, .. } = &mut builtin.reach {

@@ -19,6 +19,7 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::env::Process;
 use crate::error::HostError;
+use ua_core::ShowPath as _;
 
 pub use file::Layer;
 pub use list::{LOG_DEFAULT, SETTINGS, Setting, ValueKind};
@@ -126,7 +127,7 @@ impl Settings {
         }
         if let Some(path) = self.project_file() {
             if is_foreign(&path) {
-                self.notes.push(format!("{} belongs to another user and was not read", path.display()));
+                self.notes.push(format!("{} belongs to another user and was not read", path.shown()));
             } else {
                 self.add(Layer::Project, path)?;
             }
@@ -280,7 +281,7 @@ impl Settings {
         let kind = SETTINGS.iter().find(|setting| setting.variable == name).map(|setting| setting.kind);
         // One that cannot be made absolute is for whoever uses it to refuse.
         let whole = |path: &str| {
-            self.absolute(Path::new(path)).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+            self.absolute(Path::new(path)).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
         };
         Some(kind.map_or_else(|| value.clone(), |kind| kind.with_paths(value, whole)))
     }
@@ -388,7 +389,7 @@ impl Settings {
 
     /// What a path means to this process: relative ones are of the folder it works in.
     pub fn absolute(&self, path: &Path) -> Result<PathBuf, HostError> {
-        let unusable = |why: &dyn std::fmt::Display| HostError::usage(format!("cannot use {}: {why}", path.display()));
+        let unusable = |why: &dyn std::fmt::Display| HostError::usage(format!("cannot use {}: {why}", path.shown()));
         if path.as_os_str().is_empty() {
             return Err(unusable(&"a path cannot be empty"));
         }
@@ -470,7 +471,7 @@ pub(crate) fn believed(path: &Path) -> Result<(), HostError> {
 fn changed_by_others(path: &Path) -> Option<HostError> {
     let refused = |path: &Path, why: &str, how: String| {
         Some(
-            HostError::usage(format!("cannot believe {}: {why}", path.display()))
+            HostError::usage(format!("cannot believe {}: {why}", path.shown()))
                 .hint(format!("{how}; nothing was done")),
         )
     };
@@ -478,7 +479,7 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for path in [path, &real].into_iter().flat_map(|path| [path.parent().unwrap_or(path), path]) {
         if let Some((why, mend)) = open_to_others(path) {
-            return refused(path, why, format!("look at what is in it, then {mend} {}", path.display()));
+            return refused(path, why, format!("look at what is in it, then {mend} {}", ua_core::shell_word(path)));
         }
     }
     // Above it, whoever may write puts another folder in its place.
@@ -486,7 +487,7 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     above.into_iter().find_map(|folder| Some((folder, open_to_strangers(folder)?))).and_then(|(folder, why)| {
         let how = closing(folder).map_or_else(
             || "move what it says to a folder that only you can change".to_owned(),
-            |mend| format!("look at what is in it, then {mend} {}", folder.display()),
+            |mend| format!("look at what is in it, then {mend} {}", ua_core::shell_word(folder)),
         );
         refused(folder, why, how)
     })

@@ -12,6 +12,7 @@
 
 use std::path::Path;
 
+use ua_core::ShowPath as _;
 use ua_files::Folder;
 
 /// The note's file.
@@ -40,8 +41,9 @@ impl Standpoint {
 
     /// Of this process; nothing where the system has no such things.
     fn of_process() -> Option<Self> {
-        let name =
-            |kind: &str| Some(std::fs::read_link(Path::new("/proc/self/ns").join(kind)).ok()?.display().to_string());
+        let name = |kind: &str| {
+            Some(std::fs::read_link(Path::new("/proc/self/ns").join(kind)).ok()?.to_string_lossy().into_owned())
+        };
         let (processes, users) = (name("pid"), name("user"));
         (processes.is_some() || users.is_some())
             .then(|| Self::new(&processes.unwrap_or_default(), &users.unwrap_or_default()))
@@ -56,7 +58,7 @@ impl Standpoint {
     pub fn unclear<'f>(&self, folders: impl IntoIterator<Item = &'f Path>) -> Option<String> {
         folders
             .into_iter()
-            .find_map(|folder| self.unclear_by(&read(folder)?).map(|why| format!("{why} ({})", folder.display())))
+            .find_map(|folder| self.unclear_by(&read(folder)?).map(|why| format!("{why} ({})", folder.shown())))
     }
 
     fn unclear_by(&self, note: &Self) -> Option<&'static str> {
@@ -80,7 +82,7 @@ impl Standpoint {
             let text = format!("{}\n{}\n{}\n", self.boot, self.processes, self.users);
             let noted = Folder::open_itself(folder).and_then(|folder| folder.replace(NOTE, text.as_bytes()));
             if let Err(error) = noted {
-                tracing::debug!(%error, folder = %folder.display(), "where commands are given from was not noted");
+                tracing::debug!(%error, folder = %folder.shown(), "where commands are given from was not noted");
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 use ua_mcp::DefinitionLock;
 
 use crate::error::HostError;
@@ -34,7 +34,7 @@ pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
     };
     let lock = Place::named(FileKind::Lock, &path).with(text).parse(|text| {
         DefinitionLock::parse(text).map_err(|why| {
-            HostError::usage(format!("cannot read {}: {why}", path.display()))
+            HostError::usage(format!("cannot read {}: {why}", path.shown()))
                 .hint("look at the tools (`ua tools list`), then write it again with `ua tools lock`")
                 .not_begun()
         })
@@ -44,7 +44,7 @@ pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
 
 /// Writes a lock in one step.
 pub fn write(path: &Path, text: &str) -> Result<(), HostError> {
-    let cannot = |error: &std::io::Error| HostError::storage(format!("cannot write {}: {error}", path.display()));
+    let cannot = |error: &std::io::Error| HostError::storage(format!("cannot write {}: {error}", path.shown()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     crate::placed::refuse_leading_out(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| cannot(&e))?;

@@ -20,7 +20,7 @@ pub mod runs;
 
 use std::path::{Path, PathBuf};
 
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 use ua_mcp::Reach;
 
 use crate::error::HostError;
@@ -100,16 +100,17 @@ pub fn untrusted(
 
 fn of_others(file: &ConfigFile, server: Option<&str>, path: &Path, why: &str) -> HostError {
     let what = match server {
-        Some(server) => format!("the tool server {server} of {}", file.path.display()),
-        None => file.path.display().to_string(),
+        Some(server) => format!("the tool server {server} of {}", file.path.shown()),
+        None => file.path.shown().to_string(),
     };
     // What is not this user's is not theirs to close.
-    let mend = closing(path)
-        .map_or_else(String::new, |mend| format!("look at what is in it, then {mend} {}, or ", path.display()));
-    HostError::usage(format!("cannot trust {what}: {}: {why}", path.display())).hint(format!(
+    let mend = closing(path).map_or_else(String::new, |mend| {
+        format!("look at what is in it, then {mend} {}, or ", ua_core::shell_word(path))
+    });
+    HostError::usage(format!("cannot trust {what}: {}: {why}", path.shown())).hint(format!(
         "whoever may change it can put another program there between the look at it and its start; {mend}name the file with `--mcp-config {}` if \
          you trust them",
-        file.path.display()
+        ua_core::shell_word(&file.path)
     )).not_begun()
 }
 
@@ -134,7 +135,7 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
     };
     Err(HostError::usage(format!(
         "{} was found here and lists tool servers that are not trusted yet, or changed since: {}",
-        file.path.display(),
+        file.path.shown(),
         names.join(", ")
     ))
     .hint([
@@ -165,7 +166,7 @@ fn check_shadows(settings: &Settings, file: &ConfigFile, servers: &[(String, Rea
         let path = env.get("PATH").cloned().or_else(|| settings.var("PATH")).unwrap_or_default();
         let start = Start { folder: &folder, path: &path, home: home.as_deref() };
         let Some(shadow) = shadow(command, args, start) else { continue };
-        let (shadow, named) = (plain(&shadow.display().to_string()), plain(&file.path.display().to_string()));
+        let (shadow, named) = (shadow.shown().to_string(), file.path.shown().to_string());
         return Err(HostError::usage(format!(
             "the tool server {} of {named} would run or load {shadow} of this folder instead of what its command line names",
             plain(server)

@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use ua_core::{Destination, DestinationKey};
+use ua_core::{Destination, DestinationKey, ShowPath as _};
 use ua_files::{Believe, Folder, secret};
 
 use crate::config::{Reach, ServerSpec};
@@ -113,7 +113,7 @@ pub(crate) fn destination_key(path: &Path) -> io::Result<DestinationKey> {
 /// It can be neither read nor made.
 pub fn own_secret(path: &Path) -> io::Result<String> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display())));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.shown())));
     };
     secret(&Folder::make(folder)?, name, Believe::Whatever)
 }

@@ -10,7 +10,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use ua_core::{Env, Redactor};
+use ua_core::{Env, Redactor, ShowPath as _};
 use ua_files::{Folder, Kind};
 
 use crate::shim::{EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE, EXIT_SHIM, SAYS, ShimArgs};
@@ -78,7 +78,7 @@ impl Launch<'_> {
     /// Starts the shim. The error says what could not be done.
     pub(crate) fn start(self) -> Result<(ToolProcess, Pipes), String> {
         if let Some(cwd) = self.cwd.filter(|cwd| !cwd.is_dir()) {
-            return Err(format!("its working directory {} is not there", cwd.display()));
+            return Err(format!("its working directory {} is not there", cwd.shown()));
         }
         let stderr = StderrLog::open(self.server, self.stderr_log)
             .map_err(|error| format!("its log cannot be opened: {error}"))?;
@@ -100,7 +100,7 @@ impl Launch<'_> {
         // Not killed on drop: that would kill the shim and leave the server. A dropped pipe is what ends both.
         let mut child = command
             .spawn()
-            .map_err(|error| format!("the shim {} cannot be run: {error}", self.shim.program.display()))?;
+            .map_err(|error| format!("the shim {} cannot be run: {error}", self.shim.program.shown()))?;
         let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
             unreachable!("both pipes were asked for");
         };

@@ -15,6 +15,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use ua_core::ShowPath as _;
 
 /// What the name of a pipe has behind that of its lock file.
 const ENDING: &str = ".life";
@@ -40,7 +41,7 @@ pub(crate) fn make(lock: &Path) -> io::Result<File> {
     // The other end is never opened to stay, so this must not wait for it.
     let ours = File::options().read(true).custom_flags(flags()).open(&path)?;
     if !ours.metadata()?.file_type().is_fifo() {
-        return Err(io::Error::other(format!("{} was replaced", path.display())));
+        return Err(io::Error::other(format!("{} was replaced", path.shown())));
     }
     Ok(ours)
 }

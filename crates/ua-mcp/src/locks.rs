@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use ua_core::{Env, RunId, Timestamp};
+use ua_core::{Env, RunId, ShowPath as _, Timestamp};
 use ua_dispatch::Fence;
 use ua_files::Folder;
 
@@ -210,7 +210,7 @@ impl LockDir {
             if !is_driven && is_alive(&path).is_ok_and(|is_alive| !is_alive) {
                 for file in [life::path(&path), path] {
                     if let Err(error) = fs::remove_file(&file) {
-                        tracing::debug!(%error, file = %file.display(), "what is left of a tool server stays");
+                        tracing::debug!(%error, file = %file.shown(), "what is left of a tool server stays");
                     }
                 }
             }
@@ -275,7 +275,7 @@ impl LockDir {
                     return Fence::Gone;
                 }
                 Ok(Retired::NotYet) => {}
-                Err(error) => detail = format!("its lock file {} cannot be read: {error}", path.display()),
+                Err(error) => detail = format!("its lock file {} cannot be read: {error}", path.shown()),
             }
             self.env.clock.sleep(POLL).await;
         }
@@ -309,7 +309,7 @@ async fn retire(path: &Path) -> io::Result<Retired> {
         return Ok(Retired::Yes);
     }
     for process in &below {
-        tracing::info!(pid = process.pid, lock = %path.display(), "killing what is left of a tool server");
+        tracing::info!(pid = process.pid, lock = %path.shown(), "killing what is left of a tool server");
         process.signal(Signal::KILL);
     }
     Ok(Retired::NotYet)
@@ -361,19 +361,19 @@ fn who_is_left(path: &Path) -> String {
     let holders = process::others().into_iter().filter(holds);
     let named: Vec<String> = holders.map(|p| format!("process {} (`{}`)", p.pid, p.name())).collect();
     if !named.is_empty() {
-        return format!("{} still holds the lock {}", named.join(", "), path.display());
+        return format!("{} still holds the lock {}", named.join(", "), path.shown());
     }
     if life::is_held(path).unwrap_or(false) {
-        return format!("a process that cannot be seen from here still holds {}", life::path(path).display());
+        return format!("a process that cannot be seen from here still holds {}", life::path(path).shown());
     }
     // In a folder into which a checkout may have put a pipe of this name.
     let file = path.parent().zip(path.file_name());
     let file = file.and_then(|(folder, name)| Folder::open(folder).ok()?.open_file(name).ok());
     match file.as_ref().and_then(read_record) {
         Some(record) => {
-            format!("the lock {} is still held; process {} (`{}`) took it", path.display(), record.pid, record.command)
+            format!("the lock {} is still held; process {} (`{}`) took it", path.shown(), record.pid, record.command)
         }
-        None => format!("the lock {} is still held, by a process that cannot be seen from here", path.display()),
+        None => format!("the lock {} is still held, by a process that cannot be seen from here", path.shown()),
     }
 }
 

@@ -49,6 +49,7 @@ use crate::life;
 use crate::locks::{LockName, LockRecord};
 use crate::process::{self, MARK, Process, Table};
 use crate::signals::{ignore_nothing_below, unblock_signals};
+use ua_core::ShowPath as _;
 
 /// What each line of the shim begins with.
 pub(crate) const SAYS: &str = "tool server shim: ";
@@ -107,7 +108,7 @@ impl ShimArgs {
                     let name = args.next().and_then(|name| name.into_string().ok());
                     secrets.push(name.ok_or("`--secret` needs the name of a variable")?);
                 }
-                Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
+                Some(_) | None => return Err(format!("unknown option `{}`", option.shown())),
             }
         }
         let lock = lock.ok_or("`--lock PATH` is missing")?;
@@ -216,7 +217,7 @@ fn leave_keys() {}
 
 fn take_lock(args: &ShimArgs) -> Result<File, Failed> {
     let path = &args.lock;
-    let doing = |what: &str| failed(format!("{what} the lock file {}", path.display()));
+    let doing = |what: &str| failed(format!("{what} the lock file {}", path.shown()));
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(doing("find")(io::ErrorKind::InvalidInput.into()));
     };
@@ -227,7 +228,7 @@ fn take_lock(args: &ShimArgs) -> Result<File, Failed> {
     let ours = lock.metadata().map_err(doing("look at"))?;
     let there = std::fs::symlink_metadata(path).map_err(doing("look at"))?;
     if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
-        return Err(Failed { code: EXIT_SHIM, why: format!("keep the lock file {}: it was replaced", path.display()) });
+        return Err(Failed { code: EXIT_SHIM, why: format!("keep the lock file {}: it was replaced", path.shown()) });
     }
     let record = LockRecord::of_this_process(LockName::of(path).map(|name| name.server), program_name(&args.command));
     let text = serde_json::to_vec(&record).map_err(|error| doing("write")(error.into()))?;
@@ -243,7 +244,7 @@ fn program_name(command: &OsStr) -> String {
 /// Starts the tool server with the pipe of its life open in it, which is its alone from then on.
 fn start(args: &ShimArgs) -> Result<Child, Failed> {
     let path = life::path(&args.lock);
-    let life = life::make(&args.lock).map_err(failed(format!("make the pipe {}", path.display())))?;
+    let life = life::make(&args.lock).map_err(failed(format!("make the pipe {}", path.shown())))?;
     let inheritable =
         |flags| rustix::io::fcntl_setfd(&life, flags).map_err(|error| failed("pass a pipe on")(error.into()));
     inheritable(FdFlags::empty())?;

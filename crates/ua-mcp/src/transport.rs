@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use ua_core::{
     CurrentSpan, Destination, DestinationKey, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller,
-    Timestamp, ToolName, ToolSpec,
+    ShowPath as _, Timestamp, ToolName, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
 
@@ -395,7 +395,7 @@ impl McpTransport {
     fn destination_key(&self, server: &Server) -> Result<DestinationKey, TransportError> {
         let path = self.shared.locks.destination_key();
         destination_key(&path).map_err(|error| {
-            not_identified(server, &format!("the key {} can be neither read nor made: {error}", path.display()))
+            not_identified(server, &format!("the key {} can be neither read nor made: {error}", path.shown()))
         })
     }
 

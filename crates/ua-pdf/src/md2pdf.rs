@@ -7,6 +7,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use ua_core::ShowPath as _;
 use ua_pdf::{PdfOptions, limits, render};
 
 fn main() -> ExitCode {
@@ -46,12 +47,12 @@ fn convert(source: &Path, output: &Path) -> Result<(), Box<dyn std::error::Error
 /// A file of at most so many bytes. The Markdown names the images: one may be a pipe that nobody writes into, or have no end.
 fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other(format!("{} is no regular file", path.display())));
+        return Err(io::Error::other(format!("{} is no regular file", path.shown())));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > most {
-        return Err(io::Error::other(format!("{} is larger than {} MiB", path.display(), most >> 20)));
+        return Err(io::Error::other(format!("{} is larger than {} MiB", path.shown(), most >> 20)));
     }
     Ok(bytes)
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::Digest as _;
 use ua_checkpoint::{Cursor, Snapshot};
-use ua_core::{Busy, Env, Message, Origin, RunId, RunSpec, Sha256, Trace};
+use ua_core::{Busy, Env, Message, Origin, RunId, RunSpec, Sha256, ShowPath as _, Trace};
 use ua_files::{Folder, Kind};
 use ua_resume::{ForkNote, JobChange, job_changes};
 use ua_store::{
@@ -247,7 +247,7 @@ impl ForkPlan {
             files: Vec::new(),
             job_path: before.job_path.clone(),
             opening: Message::user(Origin::Prompt, prompt),
-            workspace_dir: place.workspace_dir.display().to_string(),
+            workspace_dir: place.workspace_dir.to_string_lossy().into_owned(),
             launch: place.launch.clone(),
             parent_run_id: Some(parent_id.clone()),
         };
@@ -305,7 +305,7 @@ pub async fn sweep_forks(root: &Path, locks: &Path, store: &dyn Store, env: &Env
         if matches!(store.run(&run).await, Err(StoreError::NotFound { .. }))
             && let Err(error) = fs::remove_dir_all(entry.path())
         {
-            tracing::warn!(path = %entry.path().display(), %error, "a half-made fork could not be removed");
+            tracing::warn!(path = %entry.path().shown(), %error, "a half-made fork could not be removed");
         }
     }
 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use rustix::fs::OFlags;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use ua_core::CallId;
+use ua_core::{CallId, ShowPath as _};
 use ua_ledger::{LateReplies, said};
 use ua_store::LateReply;
 
@@ -109,7 +109,7 @@ impl LateFile {
 #[async_trait]
 impl LateReplies for LateFile {
     async fn keep(&self, late: &LateReply) -> Result<(), String> {
-        let (call, path) = (&late.tool_call_id, self.path.display());
+        let (call, path) = (&late.tool_call_id, self.path.shown());
         let line = serde_json::to_string(late).map_err(|error| format!("{path} cannot be written: {error}"))?;
         self.written(line).await.map_err(|error| {
             let mut logged = lock(&self.logged);

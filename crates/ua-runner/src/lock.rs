@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use ua_core::RunId;
+use ua_core::{RunId, ShowPath as _};
 use ua_files::Folder;
 use ua_store::{EndedAtOnce, EndedBy, OwnerStamp};
 
@@ -68,7 +68,7 @@ pub enum LockError {
         owner: Option<Box<OwnerStamp>>,
     },
     /// The lock file cannot be used.
-    #[error("cannot lock {}", path.display())]
+    #[error("cannot lock {}", path.shown())]
     Io {
         /// The file.
         path: PathBuf,

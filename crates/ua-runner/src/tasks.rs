@@ -18,8 +18,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{
-    AskedWait, CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents,
-    TASK_FOLDER, TASK_MODE, TaskOrder, Timestamp,
+    AskedWait, CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, ShowPath as _,
+    Subagents, TASK_FOLDER, TASK_MODE, TaskOrder, Timestamp,
 };
 use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_evidence::Artifact;
@@ -165,7 +165,7 @@ impl SubAgents for ChildRuns {
             spec,
             files: Vec::new(),
             job_path: records.run.job_path.clone(),
-            workspace_dir: folder.display().to_string(),
+            workspace_dir: folder.to_string_lossy().into_owned(),
             launch: records.run.launch.clone(),
             parent_run_id: Some(self.lease.run_id.clone()),
         }))
@@ -220,7 +220,7 @@ fn opening(spec: &RunSpec, parent: &Path) -> String {
          tool call, is all that the agent who gave you the task gets to read: say what you found, which files you wrote, and what you \
          could not do.\n",
         spec.opening_prompt(),
-        parent.display()
+        parent.shown()
     )
 }
 

@@ -11,7 +11,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ua_core::{Busy, CallId, INPUT_FOLDER, RunId, RunSpec, Sha256, TASK_FOLDER};
+use ua_core::{Busy, CallId, INPUT_FOLDER, RunId, RunSpec, Sha256, ShowPath as _, TASK_FOLDER};
 use ua_evidence::{Artifact, Unread};
 use ua_files::{Folder, Kind, Replacement};
 use ua_resume::Commands;
@@ -23,7 +23,7 @@ pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
 
 /// A file of the workspace that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {}", path.display())]
+#[error("cannot {doing} {}", path.shown())]
 pub struct WorkspaceError {
     doing: &'static str,
     path: PathBuf,
@@ -247,7 +247,7 @@ impl Workspace {
 
     /// Says, for as long as this is kept, that it is looked at.
     pub(crate) fn looked_through(&self) -> Busy {
-        Busy::with(format!("looking through {}", self.root().display()))
+        Busy::with(format!("looking through {}", self.root().shown()))
     }
 
     /// Every file that a tool made, with its digest, by path; but for what is too large or too much for that, which is said once.

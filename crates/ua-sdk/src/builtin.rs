@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 
-use ua_core::{ToolNamespace, chain};
+use ua_core::{ShowPath as _, ToolNamespace, chain};
 use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
 
 use crate::error::Error;
@@ -37,9 +37,9 @@ pub(crate) fn server(folder: &Path, workspace: &Path) -> Result<ServerSpec, Erro
     let program = crate::servers::own_program()?.ok_or_else(|| {
         Error::Servers("the built-in tool server is this program: call `ua_sdk::helper` first in `main`".to_owned())
     })?;
-    let text = |path: &Path| path.display().to_string();
+    let text = |path: &Path| path.to_string_lossy().into_owned();
     let objects = url::Url::from_directory_path(folder.join("objects"))
-        .map_err(|()| Error::Servers(format!("{} cannot be written as a file:// address", folder.display())))?;
+        .map_err(|()| Error::Servers(format!("{} cannot be written as a file:// address", folder.shown())))?;
     let mut own = ua_toolserver::environment(crate::env::var);
     ua_toolserver::make_absolute(&mut own).map_err(|why| {
         Error::Servers(format!("a relative path in the environment of the built-in tools has no meaning: {why}"))

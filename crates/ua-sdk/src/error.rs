@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::{FailureClass, InvalidId, PriceError, RunId, RunStop, Trace, chain};
+use ua_core::{FailureClass, InvalidId, PriceError, RunId, RunStop, ShowPath as _, Trace, chain};
 use ua_dispatch::DispatchError;
 use ua_ledger::LedgerError;
 use ua_llm::LlmError;
@@ -29,7 +29,7 @@ pub enum Error {
         cause: InvalidId,
     },
     /// The folder cannot be used.
-    #[error("cannot use the folder {}: {cause}", path.display())]
+    #[error("cannot use the folder {}: {cause}", path.shown())]
     Folder {
         /// The folder.
         path: PathBuf,

@@ -10,7 +10,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{Audience, Budgets, Component, Currency, Env, Redactor, RunId, RunStatus, RunStop, Timestamp};
+use ua_core::{
+    Audience, Budgets, Component, Currency, Env, Redactor, RunId, RunStatus, RunStop, ShowPath as _, Timestamp,
+};
 use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome as Outcome};
@@ -75,7 +77,7 @@ fn refuse_what_is_on_a_server(folder: &Path) -> Result<(), Error> {
     Err(Error::Refused(format!(
         "the runs of {} are in a database on a server: `Runs::on_server` (with the feature `postgres`) uses them, and another folder has other \
          runs; nothing was changed",
-        folder.display()
+        folder.shown()
     )))
 }
 
@@ -161,8 +163,8 @@ impl Runs {
                 return Err(Error::Refused(format!(
                     "run {run} is in two copies of one database, and what is sent by one of them the other does not know: {} is open, and {} \
                      lies where the run was begun; nothing was sent; open that one, or move it away if this one is newer",
-                    ours.display(),
-                    theirs.display()
+                    ours.shown(),
+                    theirs.shown()
                 )));
             }
             next = record.parent_run_id;
@@ -228,7 +230,7 @@ impl Runs {
                 "the runs of {} are in its own database, {DATABASE}, of which the server knows nothing: what they did would be done again there; \
                  `ua db copy` moves them to an empty database on a server, `Runs::open` uses them where they are, and another folder has other \
                  runs; nothing was changed",
-                folder.display()
+                folder.shown()
             )));
         }
         let mut config = PostgresConfig::from_url(url).map_err(Error::store("open the runs"))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ua_classify::Classifier;
-use ua_core::{Env, Redactor, RunId, chain};
+use ua_core::{Env, Redactor, RunId, ShowPath as _, chain};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand, run_shim};
 
 use crate::error::Error;
@@ -107,8 +107,8 @@ impl Servers {
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let text = ua_files::read_text(path, MOST)
-            .map_err(|source| Error::Servers(format!("cannot read {}: {source}", path.display())))?;
-        Self::parse(&text, &path.display().to_string())
+            .map_err(|source| Error::Servers(format!("cannot read {}: {source}", path.shown())))?;
+        Self::parse(&text, &path.shown().to_string())
     }
 
     /// The servers of such a text; `name` is what errors call it.

@@ -11,6 +11,7 @@ use ua_files::Folder;
 use ua_store::{Retry, StoreError};
 
 use crate::error::{refused, unavailable};
+use ua_core::ShowPath as _;
 
 /// How long a connection may be silent where an answer is due.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,7 +60,7 @@ impl Place {
         let id = Folder::open_itself(locks).and_then(|locks| locks.read(ROOT_ID, MAX_ID_BYTES)).ok()?;
         let id = String::from_utf8(id).ok()?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Some(Self { id, shown: format!("{} on {host}", root.display()) })
+        Some(Self { id, shown: format!("{} on {host}", root.shown()) })
     }
 
     /// The same, named `fresh` if it has no name yet.
@@ -120,7 +121,7 @@ pub(crate) fn stay_with(locks: &Path, identity: &str, shown: &str) -> Result<(),
         let note = locks.join(DATABASE_ID);
         refused(format!(
             "which database is used here is noted in {}, which {does}: {error}; nothing was begun",
-            note.display()
+            note.shown()
         ))
     };
     let noted = || database_beside(locks).map_err(|error| failed("cannot be read", error));
@@ -133,8 +134,8 @@ pub(crate) fn stay_with(locks: &Path, identity: &str, shown: &str) -> Result<(),
             "{} is used with another database on a server, whose runs have their files there, and the {shown} knows nothing of them: what they did \
              would be done again. Begin, queue and drive runs of this one with another folder (answers, cancellations and the like are taken from \
              here, too), or name the other one; if that one is given up for good, remove {}",
-            locks.parent().unwrap_or(locks).display(),
-            locks.join(DATABASE_ID).display()
+            locks.parent().unwrap_or(locks).shown(),
+            locks.join(DATABASE_ID).shown()
         ))),
         None => Err(failed("cannot be written", std::io::Error::other("it was removed meanwhile"))),
     }
@@ -200,7 +201,7 @@ impl PostgresConfig {
     pub fn shown(&self) -> String {
         let hosts = self.server.get_hosts().iter().map(|host| match host {
             Host::Tcp(name) => name.clone(),
-            Host::Unix(path) => path.display().to_string(),
+            Host::Unix(path) => path.to_string_lossy().into_owned(),
         });
         let database = self.server.get_dbname().or(self.server.get_user()).unwrap_or("its user's");
         format!("database {database} on {}", hosts.collect::<Vec<_>>().join(", "))

@@ -23,6 +23,7 @@ use ua_store::StoreError;
 use crate::error::refused_because;
 use crate::filesystem::keeps_attributes;
 use crate::open::{folder_of, regular, sibling_file};
+use ua_core::ShowPath as _;
 
 /// The attribute of a file.
 const MARK: &str = "user.ua.database";
@@ -174,7 +175,7 @@ pub fn foreign_beside(path: &Path) -> Option<PathBuf> {
 pub fn adopt_beside(path: &Path) -> Result<(), StoreError> {
     foreign_files(path).try_for_each(|Foreign { kind, name, file, identity }| {
         let marked = kind.state(&file).and_then(|state| set(&file, &state.mark(&identity)));
-        marked.map_err(|error| refused_because(format!("{} cannot be marked", name.display()), error))
+        marked.map_err(|error| refused_because(format!("{} cannot be marked", name.shown()), error))
     })
 }
 
@@ -367,7 +368,7 @@ pub(crate) fn mark_database(path: &Path, identity: &str) {
     let synced = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
     let marked = synced.and_then(|()| Ok(rustix::fs::lsetxattr(path, MARK, own, XattrFlags::empty())?));
     if let Err(error) = marked {
-        tracing::debug!(%error, database = %path.display(), "the database cannot be marked as one whose log is");
+        tracing::debug!(%error, database = %path.shown(), "the database cannot be marked as one whose log is");
     }
 }
 
@@ -379,7 +380,7 @@ fn unmark(path: &Path) -> Result<(), StoreError> {
     }
     match rustix::fs::lremovexattr(path, MARK) {
         Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
-        Err(error) => Err(refused_because(format!("the log of {} cannot be marked as its own", path.display()), error)),
+        Err(error) => Err(refused_because(format!("the log of {} cannot be marked as its own", path.shown()), error)),
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _};
-use ua_core::Timestamp;
+use ua_core::{ShowPath as _, Timestamp};
 use ua_store::{Cell, StoreError};
 
 use crate::beside::OwnLog;
@@ -78,7 +78,7 @@ impl Standing {
 
     /// Refuses a database that is not in its file, or not known to be.
     pub(crate) fn refuse_away(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-        let path = path.display();
+        let path = path.shown();
         match Self::in_file(connection)? {
             Self::Here => Ok(()),
             Self::Leaving(Copying { shown, .. }) => Err(refused(format!(
@@ -138,7 +138,7 @@ impl Departure {
             Standing::Leaving(_) | Standing::Left(_) => {}
         }
         let connection = keep_from_writing(path)?;
-        let connection = connection.ok_or_else(|| refused(format!("{} cannot be opened", path.display())))?;
+        let connection = connection.ok_or_else(|| refused(format!("{} cannot be opened", path.shown())))?;
         let mut own_log = OwnLog::default();
         if let Ok(identity) = read_uuid(&connection) {
             own_log = OwnLog::of(path, &identity)?;
@@ -163,7 +163,7 @@ impl Departure {
         if version != schema::OURS {
             return Err(refused(format!(
                 "{} has schema {version}, and this program's is {}; keep the database in the file with `ua db copy --undo`, and begin again",
-                self.file.path.display(),
+                self.file.path.shown(),
                 schema::OURS
             )));
         }
@@ -256,7 +256,7 @@ impl UnderWay {
         for end in ["", "-wal", "-shm"] {
             match fs::rename(named("", end), named(&stamp, end)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(refused_because(format!("{} cannot be renamed", file.path.display()), error));
+                    return Err(refused_because(format!("{} cannot be renamed", file.path.shown()), error));
                 }
                 Ok(()) | Err(_) => {}
             }

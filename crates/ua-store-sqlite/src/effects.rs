@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Sha256, Timestamp};
+use ua_core::{
+    CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Sha256, ShowPath as _, Timestamp,
+};
 use ua_store::{CallRecord, Correction, QuestionRecord};
 
 use crate::column::json;
@@ -198,7 +200,7 @@ impl EffectsLog {
         let text: String = lines.iter().map(|line| line.text(&self.by)).collect();
         if let Err(error) = self.write(&text) {
             self.file = None;
-            tracing::warn!(path = %self.path.display(), %error, "a line of effects.log was not written");
+            tracing::warn!(path = %self.path.shown(), %error, "a line of effects.log was not written");
             self.unnoted.get_or_init(|| error.to_string());
         }
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use ua_store::StoreError;
 
 use crate::error::{refused, refused_because};
+use ua_core::ShowPath as _;
 
 /// File systems whose locks or syncs cannot be relied on, by their `statfs` magic.
 const UNSAFE: [(i128, &str); 11] = [
@@ -79,16 +80,16 @@ pub(crate) fn check(folder: &Path, allow_unsafe: bool) -> Result<(), StoreError>
     match judge(magic(folder)?) {
         Verdict::Fine => {}
         Verdict::Volatile(name) => {
-            tracing::warn!(folder = %folder.display(), "the runtime database is on {name}, and would not survive a power cut");
+            tracing::warn!(folder = %folder.shown(), "the runtime database is on {name}, and would not survive a power cut");
         }
         Verdict::Unsafe(name) if allow_unsafe => {
-            tracing::warn!(folder = %folder.display(), "the runtime database is on {name}, whose locks cannot be relied on");
+            tracing::warn!(folder = %folder.shown(), "the runtime database is on {name}, whose locks cannot be relied on");
         }
         Verdict::Unsafe(name) => {
             return Err(refused(format!(
                 "{} is on {name}, where SQLite's locks and syncs cannot be relied on; put the database on a local disk, \
                  or allow unsafe file systems if you know better",
-                folder.display()
+                folder.shown()
             )));
         }
     }
@@ -105,7 +106,7 @@ pub(crate) fn keeps_attributes(folder: &Path) -> bool {
 #[cfg(target_os = "linux")]
 fn magic(folder: &Path) -> Result<i128, StoreError> {
     let stat = rustix::fs::statfs(folder)
-        .map_err(|error| refused_because(format!("{} cannot be examined", folder.display()), error))?;
+        .map_err(|error| refused_because(format!("{} cannot be examined", folder.shown()), error))?;
     // Some machines sign-extend the 32-bit magic.
     Ok(i128::from(stat.f_type) & 0xFFFF_FFFF)
 }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
-use ua_core::{CallId, CallStatus, CorrectedTo, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, CorrectedTo, RunId, ShowPath as _, Timestamp};
 use ua_store::{Forgotten, Lost, StoreError, rules};
 
 use crate::beside::{foreign_beside, mark_database};
@@ -224,7 +224,7 @@ fn lines(connection: &Connection, sql: &str) -> Result<Vec<String>, DbError> {
 /// left at `to` then.
 pub fn backup(path: &Path, to: &Path) -> Result<u64, StoreError> {
     drop(open::inspector(path)?);
-    let failed = |error| refused_because(format!("{} cannot be written", to.display()), error);
+    let failed = |error| refused_because(format!("{} cannot be written", to.shown()), error);
     // Made first, and empty: SQLite fills an empty file, and its permissions are ours.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
     let copied = copy(path, to).and_then(|()| {
@@ -240,7 +240,7 @@ pub fn backup(path: &Path, to: &Path) -> Result<u64, StoreError> {
 }
 
 fn copy(path: &Path, to: &Path) -> Result<(), StoreError> {
-    let Some(target) = to.to_str() else { return Err(refused(format!("{} is not UTF-8 text", to.display()))) };
+    let Some(target) = to.to_str() else { return Err(refused(format!("{} is not UTF-8 text", to.shown()))) };
     let source = Source::of(path);
     let connection = source.connect()?;
     connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(sql_error)?;
@@ -256,7 +256,7 @@ fn whole(copy: &Path) -> Result<(), StoreError> {
     if findings == ["ok"] {
         return Ok(());
     }
-    Err(refused(format!("{} is damaged ({})", copy.display(), findings.join("; "))))
+    Err(refused(format!("{} is damaged ({})", copy.shown(), findings.join("; "))))
 }
 
 /// Puts the copy `from`, with what stands in a log beside it, in the place of the database at `path`. What was there is kept beside it, log and all, and its new
@@ -297,7 +297,7 @@ impl Restore {
         if is_same_file(from, &fresh(path)) || is_same_file(from, &unfinished(path)) {
             return Err(refused(format!(
                 "{} is what a restore that was killed left, and the next one writes there; name the copy that it was made of",
-                from.display()
+                from.shown()
             )));
         }
         // What is left at its place first goes to the database it belongs to, which may be the very copy that is named.
@@ -308,7 +308,7 @@ impl Restore {
             cut_off = cut_off_restore(path);
             if let Some(left) = &cut_off {
                 let failed = |error| {
-                    refused_because(format!("what belongs to {} cannot be put beside it", left.kept.display()), error)
+                    refused_because(format!("what belongs to {} cannot be put beside it", left.kept.shown()), error)
                 };
                 left.tidy(path).map_err(failed)?;
             }
@@ -323,8 +323,8 @@ impl Restore {
             return Err(refused(format!(
                 "{} is a copy of another database ({theirs}) than the one at {} ({ours}), and effects.log beside it knows nothing of what \
                  that one sent; move what is there away first if this is what you want",
-                from.display(),
-                path.display()
+                from.shown(),
+                path.shown()
             )));
         }
         if let Ok(there) = open::looked_at(&crate::source::Source::of(path)) {
@@ -337,8 +337,8 @@ impl Restore {
             return Err(refused(format!(
                 "{} is a copy of database {theirs}, which was moved to a server ({} is what is left of it here); what was done there since is not \
                  in the copy, and its runs would be driven twice; move that file away first if the server is not used any more",
-                from.display(),
-                there.display()
+                from.shown(),
+                there.shown()
             )));
         }
         fold_in_log(path);
@@ -403,7 +403,7 @@ fn refuse_foreign_log(from: &Path) -> Result<(), StoreError> {
     let has_own = is_read.is_ok() && head.get(WRITTEN_BY_LOG.0..) == Some(&WRITTEN_BY_LOG.1[..]);
     let has_log = fs::metadata(&log).is_ok_and(|file| file.len() > 0);
     if foreign_beside(from).is_some() || (has_log && !has_own) {
-        return Err(refused(format!("{} does not belong to {}; move it away", log.display(), from.display())));
+        return Err(refused(format!("{} does not belong to {}; move it away", log.shown(), from.shown())));
     }
     Ok(())
 }
@@ -430,7 +430,7 @@ pub(crate) fn keep_from_writing(path: &Path) -> Result<Option<Connection>, Store
     match connection.execute_batch("BEGIN IMMEDIATE") {
         Ok(()) => Ok(Some(connection)),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
-            Err(refused(format!("another process keeps writing to {}; nothing was changed", path.display())))
+            Err(refused(format!("another process keeps writing to {}; nothing was changed", path.shown())))
         }
         // Damaged, or no database at all: that is what a copy is put back for.
         Err(_) => Ok(None),
@@ -439,7 +439,7 @@ pub(crate) fn keep_from_writing(path: &Path) -> Result<Option<Connection>, Store
 
 /// What could not be put in place, in the words of an error.
 fn not_put(what: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
-    let why = format!("{} cannot be put in place", what.display());
+    let why = format!("{} cannot be put in place", what.shown());
     move |error| refused_because(why, error)
 }
 
@@ -531,7 +531,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 /// What is left of databases that were moved to a server from `path`, and whose each was.
 fn moved_copies(path: &Path) -> Result<Vec<(PathBuf, String)>, StoreError> {
     let folder = open::folder_of(path);
-    let failed = |error| refused_because(format!("{} cannot be read", folder.display()), error);
+    let failed = |error| refused_because(format!("{} cannot be read", folder.shown()), error);
     let mut beginning = path.file_name().unwrap_or_default().to_os_string();
     beginning.push(".moved-");
     let mut found = Vec::new();

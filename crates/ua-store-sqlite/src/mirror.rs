@@ -12,7 +12,7 @@ use std::path::Path;
 use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
-use ua_core::{CallId, CallStatus, RunId, Timestamp, size_in_words};
+use ua_core::{CallId, CallStatus, RunId, ShowPath as _, Timestamp, size_in_words};
 use ua_store::{
     AttemptRecord, Correction, DELETED, Forgotten, KnownBy, Lost, StoreError, TASK_BEGUN, Trace, UNACCOUNTED, rules,
 };
@@ -138,7 +138,7 @@ fn too_much(path: &Path, why: &str) -> StoreError {
     refused(format!(
         "{} {why}, so it was not compared with the database; put it elsewhere if it is not the log that was written here, and begin what is \
          new in another root if it is",
-        path.display()
+        path.shown()
     ))
 }
 
@@ -162,7 +162,7 @@ fn is_anothers(line: &Line, log: &Path, own: &Writes, beside: &mut BTreeMap<Writ
 /// A line of another database counts as well, unless that database lies where it wrote it: whoever lost the one that sent, and began a new one or
 /// put the file of somewhere else in its place, has receipts nowhere.
 pub(crate) fn read(path: &Path, own: &Writes) -> Result<Mirror, StoreError> {
-    let failed = |error| refused_because(format!("{} cannot be read", path.display()), error);
+    let failed = |error| refused_because(format!("{} cannot be read", path.shown()), error);
     let file = match crate::open::regular(OpenOptions::new().read(true), path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Mirror::default()),
@@ -427,7 +427,7 @@ pub(crate) fn catch_up(path: &Path, own: &Writes, db: &Db<'_>) -> Result<(), DbE
             text.push_str(&format!("{line}\n"));
         }
     }
-    let failed = |error| DbError::Store(refused_because(format!("{} cannot be written", path.display()), error));
+    let failed = |error| DbError::Store(refused_because(format!("{} cannot be written", path.shown()), error));
     let mut file = effects::open(path).map_err(failed)?;
     effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
 }
@@ -510,7 +510,7 @@ pub(crate) fn accept(
     by: Option<&str>,
     at: Timestamp,
 ) -> Result<(), StoreError> {
-    let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
+    let failed = |error| refused_because(format!("{} cannot be written", path.shown()), error);
     let mut text = String::new();
     for ((run, family), about) in accepted {
         let mut line = json!({

@@ -21,6 +21,7 @@ use crate::source::Source;
 use crate::store::read_uuid;
 use crate::trouble::Trouble;
 use crate::{filesystem, pragma, schema};
+use ua_core::ShowPath as _;
 
 /// Opens the database for writing, making and migrating it as needed.
 pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity, OwnLog), StoreError> {
@@ -49,10 +50,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity,
     pragma::harden(&connection).map_err(sql_error)?;
     let is_new = match recognise(&connection, path)? {
         DatabaseFile::Empty if config.expected_existing => {
-            return Err(refused(format!(
-                "{} is empty, although runs were kept in it; restore a backup",
-                path.display()
-            )));
+            return Err(refused(format!("{} is empty, although runs were kept in it; restore a backup", path.shown())));
         }
         DatabaseFile::Empty => true,
         DatabaseFile::Schema(_) => false,
@@ -60,7 +58,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity,
     if let Some(expected) = config.identity.as_ref().filter(|_| !is_new)
         && *expected != read_uuid(&connection)?
     {
-        return Err(refused(format!("{} is another database than the one that was there", path.display())));
+        return Err(refused(format!("{} is another database than the one that was there", path.shown())));
     }
     if is_new {
         pragma::choose_page_size(&connection).map_err(sql_error)?;
@@ -84,7 +82,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity,
         // Nothing is stored in it yet. What is made is synced once, all of it: the log below, before any of it is carried over into the file.
         pragma::sync_nothing(&connection).map_err(sql_error)?;
         schema::make(&mut connection, config.identity.as_deref())
-            .map_err(|error| refused_because(format!("the schema of {} cannot be made", path.display()), error))?;
+            .map_err(|error| refused_because(format!("the schema of {} cannot be made", path.shown()), error))?;
         pragma::set_durability(&connection, Durability::Synced).map_err(sql_error)?;
         true
     } else {
@@ -166,7 +164,7 @@ pub(crate) struct FileIdentity {
 impl FileIdentity {
     pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
         let file = fs::metadata(path)
-            .map_err(|error| refused_because(format!("{} cannot be examined", path.display()), error))?;
+            .map_err(|error| refused_because(format!("{} cannot be examined", path.shown()), error))?;
         Ok(Self { path: path.to_path_buf(), device: file.dev(), inode: file.ino() })
     }
 
@@ -177,7 +175,7 @@ impl FileIdentity {
         }
         Err(refused(format!(
             "the database was replaced: {} is no longer the file that this process opened; start again",
-            self.path.display()
+            self.path.shown()
         )))
     }
 }
@@ -213,10 +211,10 @@ pub(crate) fn inspect(source: &Source) -> Result<Connection, StoreError> {
         DatabaseFile::Schema(version) if version == schema::OURS => Ok(connection),
         DatabaseFile::Schema(version) => Err(refused(format!(
             "{} has schema {version}, older than this program's {}; opening it to write, or `ua db migrate`, brings it up to date",
-            path.display(),
+            path.shown(),
             schema::OURS
         ))),
-        DatabaseFile::Empty => Err(refused(format!("{} is empty", path.display()))),
+        DatabaseFile::Empty => Err(refused(format!("{} is empty", path.shown()))),
     }
 }
 
@@ -333,7 +331,7 @@ fn recognise_now(connection: &Connection, path: &Path) -> Result<DatabaseFile, S
     }
     Standing::refuse_away(connection, path)?;
     if application_id != pragma::APPLICATION_ID {
-        let why = format!("{} is a database of another program (application id {application_id:#x})", path.display());
+        let why = format!("{} is a database of another program (application id {application_id:#x})", path.shown());
         return Err(refused(why));
     }
     let has_history = connection
@@ -349,7 +347,7 @@ fn recognise_now(connection: &Connection, path: &Path) -> Result<DatabaseFile, S
     if version > schema::OURS {
         return Err(refused(format!(
             "{} has schema {version}, newer than this program's {}; upgrade ua",
-            path.display(),
+            path.shown(),
             schema::OURS
         )));
     }
@@ -360,27 +358,27 @@ fn recognise_now(connection: &Connection, path: &Path) -> Result<DatabaseFile, S
 pub(crate) fn recognise_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     match recognise(connection, path)? {
         DatabaseFile::Schema(_) => Ok(()),
-        DatabaseFile::Empty => Err(refused(format!("{} is empty", path.display()))),
+        DatabaseFile::Empty => Err(refused(format!("{} is empty", path.shown()))),
     }
 }
 
 fn quick_check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let finding: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sql_error)?;
     if finding == "ok" {
-        tracing::info!(database = %path.display(), "the last process did not close the database; it was checked and is whole");
+        tracing::info!(database = %path.shown(), "the last process did not close the database; it was checked and is whole");
         Ok(())
     } else {
-        Err(refused(format!("{} is damaged ({finding}); restore a backup", path.display())))
+        Err(refused(format!("{} is damaged ({finding}); restore a backup", path.shown())))
     }
 }
 
 /// The refusal of what stands beside a database and is not its own.
 fn not_ours(file: &Path) -> StoreError {
-    refused(format!("{} was not left there by ua: somebody put it beside the database", file.display()))
+    refused(format!("{} was not left there by ua: somebody put it beside the database", file.shown()))
 }
 
 fn missing(path: &Path) -> StoreError {
-    refused(format!("there is no database at {}; restore it, or point to the right one", path.display()))
+    refused(format!("there is no database at {}; restore it, or point to the right one", path.shown()))
 }
 
 fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
@@ -388,7 +386,7 @@ fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
 }
 
 fn exists(path: &Path) -> Result<bool, StoreError> {
-    path.try_exists().map_err(|error| refused_because(format!("{} cannot be examined", path.display()), error))
+    path.try_exists().map_err(|error| refused_because(format!("{} cannot be examined", path.shown()), error))
 }
 
 /// The folder of the database; the current one for a bare file name.
@@ -408,7 +406,7 @@ fn make_folder(folder: &Path) -> Result<(), StoreError> {
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|error| refused_because(format!("the folder {} cannot be made", folder.display()), error))
+        .map_err(|error| refused_because(format!("the folder {} cannot be made", folder.shown()), error))
 }
 
 /// Makes the empty file before SQLite opens it, because SQLite's own files take over its permissions.
@@ -417,7 +415,7 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists && is_blank(path) => empty(path),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(refused_because(format!("{} cannot be made", path.display()), error)),
+        Err(error) => Err(refused_because(format!("{} cannot be made", path.shown()), error)),
     }
 }
 
@@ -440,7 +438,7 @@ fn empty(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     let emptied = regular(OpenOptions::new().write(true), path).and_then(|file| file.set_len(0));
-    emptied.map_err(|error| refused_because(format!("{} cannot be made", path.display()), error))
+    emptied.map_err(|error| refused_because(format!("{} cannot be made", path.shown()), error))
 }
 
 /// Refuses a file that is a link, that belongs to somebody else, or that others may change: who can write it can say that an effect
@@ -448,22 +446,23 @@ fn empty(path: &Path) -> Result<(), StoreError> {
 fn check_owner(path: &Path) -> Result<(), StoreError> {
     let looked = |path: &Path| {
         fs::symlink_metadata(path)
-            .map_err(|error| refused_because(format!("{} cannot be examined", path.display()), error))
+            .map_err(|error| refused_because(format!("{} cannot be examined", path.shown()), error))
     };
     let file = looked(path)?;
     if !file.is_file() {
         return Err(refused(format!(
             "{} is a link or something else that is not a file; name the file itself",
-            path.display()
+            path.shown()
         )));
     }
     if file.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused(format!("{} belongs to another user (uid {})", path.display(), file.uid())));
+        return Err(refused(format!("{} belongs to another user (uid {})", path.shown(), file.uid())));
     }
     if file.mode() & 0o022 != 0 {
         return Err(refused(format!(
-            "other users may change {0}; `chmod 600 {0}` if it can still be trusted",
-            path.display()
+            "other users may change {}; `chmod 600 {}` if it can still be trusted",
+            path.shown(),
+            ua_core::shell_word(path)
         )));
     }
     OPENED_BESIDE.iter().try_for_each(|suffix| check_beside(&sibling_file(path, suffix)))?;
@@ -473,11 +472,11 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
 /// Refuses a file that this user may read and not write to, before SQLite or a mark of its log fails by it. One on a medium that is mounted
 /// read-only has words of its own.
 fn check_writable(path: &Path) -> Result<(), StoreError> {
-    let shown = path.display();
+    let (shown, word) = (path.shown(), ua_core::shell_word(path));
     let why = match rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
-        Err(Errno::ACCESS) => format!("{shown} is read-only; `chmod u+w {shown}` lets you write to it"),
+        Err(Errno::ACCESS) => format!("{shown} is read-only; `chmod u+w {word}` lets you write to it"),
         Err(Errno::PERM) => {
-            format!("{shown} is read-only: it is marked as a file that nobody changes, which `lsattr {shown}` shows")
+            format!("{shown} is read-only: it is marked as a file that nobody changes, which `lsattr {word}` shows")
         }
         Ok(()) | Err(_) => return Ok(()),
     };
@@ -496,7 +495,7 @@ fn widen_beside(path: &Path) {
             continue;
         }
         if let Err(error) = widen(&beside, wanted) {
-            tracing::debug!(%error, file = %beside.display(), "it has narrower permissions than the database");
+            tracing::debug!(%error, file = %beside.shown(), "it has narrower permissions than the database");
         }
     }
 }
@@ -523,7 +522,7 @@ const OPENED_BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// It is so. A database that is not there, and one that cannot be examined, is left to SQLite.
 pub(crate) fn refuse_special(path: &Path) -> Result<(), StoreError> {
     let other = |path: &Path| {
-        Err(refused(format!("{} is a link or something else that is not a file; remove it", path.display())))
+        Err(refused(format!("{} is a link or something else that is not a file; remove it", path.shown())))
     };
     // Whoever names a database may name it by a link.
     if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
@@ -538,14 +537,14 @@ pub(crate) fn refuse_special(path: &Path) -> Result<(), StoreError> {
 fn check_beside(path: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(path) {
         Ok(file) if !file.is_file() => {
-            Err(refused(format!("{} is a link or something else that is not a file; remove it", path.display())))
+            Err(refused(format!("{} is a link or something else that is not a file; remove it", path.shown())))
         }
         Ok(file) if file.uid() != rustix::process::geteuid().as_raw() => {
-            Err(refused(format!("{} belongs to another user (uid {})", path.display(), file.uid())))
+            Err(refused(format!("{} belongs to another user (uid {})", path.shown(), file.uid())))
         }
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(refused_because(format!("{} cannot be examined", path.display()), error)),
+        Err(error) => Err(refused_because(format!("{} cannot be examined", path.shown()), error)),
     }
 }
 
@@ -556,12 +555,12 @@ fn check_beside(path: &Path) -> Result<(), StoreError> {
 /// It is one, or cannot be looked at.
 pub fn check_folder(folder: &Path) -> Result<(), StoreError> {
     let above = fs::metadata(folder)
-        .map_err(|error| refused_because(format!("{} cannot be examined", folder.display()), error))?;
+        .map_err(|error| refused_because(format!("{} cannot be examined", folder.shown()), error))?;
     let us = rustix::process::geteuid().as_raw();
     let others = |who: &str, mend: &str| {
-        let shown = folder.display();
+        let (shown, word) = (folder.shown(), ua_core::shell_word(folder));
         Err(refused(format!(
-            "{who} may make files in {shown}, or replace them; use a folder of your own, or `{mend} {shown}`"
+            "{who} may make files in {shown}, or replace them; use a folder of your own, or `{mend} {word}`"
         )))
     };
     if above.uid() != us && above.uid() != 0 {
@@ -587,7 +586,7 @@ pub(crate) fn migrate_lock(path: &Path) -> Result<File, StoreError> {
 pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let refused = |what: &str| {
-        let why = format!("{} is {what}, not a regular file; nothing was read or written", path.display());
+        let why = format!("{} is {what}, not a regular file; nothing was read or written", path.shown());
         std::io::Error::new(ErrorKind::InvalidInput, why)
     };
     let opened = options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path);
@@ -603,7 +602,7 @@ pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> std::io::Result
 fn lock(path: &Path) -> Result<File, StoreError> {
     let locked = regular(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
     let locked = locked.and_then(|file| file.lock().map(|()| file));
-    locked.map_err(|error| refused_because(format!("the lock {} cannot be taken", path.display()), error))
+    locked.map_err(|error| refused_because(format!("the lock {} cannot be taken", path.shown()), error))
 }
 
 #[cfg(test)]

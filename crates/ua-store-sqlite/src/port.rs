@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, ShowPath as _, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
@@ -194,7 +194,7 @@ impl PastStore for SqliteStore {
     }
 
     fn unnoted(&self) -> Option<String> {
-        self.unnoted.get().map(|why| format!("{}: {why}", self.effects_log().display()))
+        self.unnoted.get().map(|why| format!("{}: {why}", self.effects_log().shown()))
     }
 }
 

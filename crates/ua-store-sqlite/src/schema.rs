@@ -19,6 +19,7 @@ use ua_store::StoreError;
 use crate::beside::OwnLog;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::{event_chain, pragma};
+use ua_core::ShowPath as _;
 
 mod embedded {
     refinery::embed_migrations!("migrations");
@@ -95,7 +96,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, own_log: &mut Ow
             .set_abort_missing(true)
             .run(connection)
             .map_err(|error| {
-                refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
+                refused_because(format!("the schema of {} cannot be brought up to date", path.shown()), error)
             })?;
         pragma::let_schema_be_changed(connection, false).map_err(sql_error)?;
     }

@@ -20,6 +20,7 @@ use ua_store::StoreError;
 
 use crate::error::{refused, sql_error};
 use crate::open::{folder_of, refuse_special, sibling_file};
+use ua_core::ShowPath as _;
 
 /// A database that is read, and how.
 #[derive(Debug, Clone)]
@@ -80,7 +81,7 @@ impl Source {
         if self.still.is_none() || self.still == stamp(&self.path) {
             return Ok(());
         }
-        Err(refused(format!("{} was changed while it was read; give the command again", self.path.display())))
+        Err(refused(format!("{} was changed while it was read; give the command again", self.path.shown())))
     }
 
     /// How the database is journaled, in SQLite's word. Of a file that does not change SQLite says something else, so its header is asked.

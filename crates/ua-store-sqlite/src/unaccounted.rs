@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use serde_json::json;
-use ua_core::{TASK_MODE, Timestamp};
+use ua_core::{ShowPath as _, TASK_MODE, Timestamp};
 use ua_store::{StoreError, UNACCOUNTED, rules};
 
 use crate::effects::{self, Writes};
@@ -105,7 +105,7 @@ impl Copied {
         before: Option<&Connection>,
         at: Timestamp,
     ) -> Result<bool, StoreError> {
-        let failed = |error| refused_because(format!("{} cannot be written", log.display()), error);
+        let failed = |error| refused_because(format!("{} cannot be written", log.shown()), error);
         let told = mirror::read(log, own)?;
         if self.is_told_by(&told, log.exists(), before).map_err(DbError::into_store)? {
             return Ok(false);

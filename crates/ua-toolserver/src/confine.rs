@@ -54,6 +54,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
+use ua_core::ShowPath as _;
 
 pub(crate) use report::Report;
 
@@ -376,7 +377,7 @@ fn can_trace(_args: &[OsString]) -> bool {
 }
 
 fn not_started(program: &std::ffi::OsStr, error: &io::Error) -> String {
-    format!("`{}` could not be started: {error}", program.display())
+    format!("`{}` could not be started: {error}", program.shown())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use ua_core::FailureClass;
+use ua_core::{FailureClass, ShowPath as _};
 
 /// Reads after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ToolServerError {
     /// A directory named in the settings cannot be used.
-    #[error("cannot open the {role} directory {}", path.display())]
+    #[error("cannot open the {role} directory {}", path.shown())]
     Directory {
         /// What the directory is for.
         role: &'static str,

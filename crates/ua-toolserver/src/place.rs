@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 
 use crate::error::ToolServerError;
+use ua_core::ShowPath as _;
 
 /// What every SQLite database begins with.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
@@ -33,7 +34,7 @@ impl Place {
     pub(crate) fn look(&self) -> Result<(), ToolServerError> {
         look(&self.path, self.holds).map_err(|error| ToolServerError::Setting {
             flag: self.flag,
-            value: self.path.display().to_string(),
+            value: self.path.shown().to_string(),
             why: error.to_string(),
         })
     }
@@ -81,7 +82,7 @@ fn can_be_made(path: &Path) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found?,
         };
-        let why = |what: &str| format!("{} {what}", above.display());
+        let why = |what: &str| format!("{} {what}", above.shown());
         if !found.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, why("is no folder")));
         }

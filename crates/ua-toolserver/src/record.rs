@@ -17,6 +17,7 @@ use crate::area::parent_of;
 use crate::context::blocking;
 use crate::digest::sha256_hex;
 use crate::workspace::{PRIVATE, Workspace};
+use ua_core::ShowPath as _;
 
 /// What is known about a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +58,7 @@ where
                     let path = workspace.absolute(&path);
                     Failure::Unclear(format!(
                         "the record {} of an earlier attempt cannot be read: {error}",
-                        path.display()
+                        path.shown()
                     ))
                 })?),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -274,7 +274,7 @@ pub fn make_absolute(variables: &mut BTreeMap<String, String>) -> std::io::Resul
             None if name == MAIL => continue,
             None => ("", value.as_str()),
         };
-        *value = format!("{beginning}{}", std::path::absolute(path)?.display());
+        *value = format!("{beginning}{}", std::path::absolute(path)?.to_string_lossy());
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use serde::Serialize;
-use ua_core::Redactor;
+use ua_core::{Redactor, ShowPath as _};
 
 use crate::answer::Failure;
 use crate::area::Area;
@@ -97,7 +97,7 @@ impl Workspace {
         match reserved.iter().find(|(directory, _)| resolved.starts_with(directory)) {
             None => Ok(resolved),
             Some((directory, tool)) => Err(Failure::refused(
-                format!("{path:?} is inside {}/, which only {tool} writes to", directory.display()),
+                format!("{path:?} is inside {}/, which only {tool} writes to", directory.shown()),
                 format!("call {tool}, or write to another directory"),
             )),
         }

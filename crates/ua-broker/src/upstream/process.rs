@@ -12,7 +12,7 @@ use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio_util::sync::CancellationToken;
-use ua_core::Env;
+use ua_core::{Env, ShowPath as _};
 use ua_mcp::nameless::{Due, Sent};
 use ua_mcp::{
     BrokenFrame, ENDED_FOR_ANOTHER, Effects, Frame, QueueSender, Relay, Relayed, ServerLog, answered_number, as_heard,
@@ -280,7 +280,7 @@ impl Pipe {
         if self.is_ended_for_another.load(Ordering::Acquire) {
             return Err(Unanswered::Lost(ENDED_FOR_ANOTHER.to_owned()));
         }
-        let log = self.stderr_log.display();
+        let log = self.stderr_log.shown();
         tracing::warn!(%log, "a tool server ended before it answered");
         Err(Unanswered::Lost(format!("the tool server ended before it answered; what it wrote is in {log}")))
     }
@@ -304,7 +304,7 @@ pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: QueueS
             Ok(Some(Line::Torn(begun))) => pipe.hear_the_last(&begun),
             Ok(None) => break,
             Err(error) => {
-                tracing::warn!(%error, log = %pipe.stderr_log.display(), "a tool server is not listened to any more");
+                tracing::warn!(%error, log = %pipe.stderr_log.shown(), "a tool server is not listened to any more");
                 if error.kind() == io::ErrorKind::FileTooLarge {
                     pipe.answer_all(&format!("the tool server's answer cannot be read: it sent {error}"));
                 }
@@ -396,7 +396,7 @@ impl Pipe {
 
     /// A line that was meant as a message is the answer to the requests that it names.
     fn unreadable(&self, frame: &BrokenFrame) {
-        tracing::warn!(why = frame.why, log = %self.stderr_log.display(), "a message of a tool server cannot be read");
+        tracing::warn!(why = frame.why, log = %self.stderr_log.shown(), "a message of a tool server cannot be read");
         if frame.is_no_answer {
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
-use ua_core::{RunId, RunStatus};
+use ua_core::{RunId, RunStatus, ShowPath as _};
 use ua_host::questions::Beside;
 use ua_host::standing::standings;
 use ua_host::{Database, Host, gateway, questions, tree};
@@ -186,7 +186,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
     let clock = host.env().clock.clone();
     // Whoever watches may well do so before the first job.
     if args.run.is_none() && host.home().is_unused() {
-        crate::output::tell(format!("no job was run yet in {}; waiting", host.home().root().display()));
+        crate::output::tell(format!("no job was run yet in {}; waiting", host.home().root().shown()));
         while host.home().is_unused() {
             clock.sleep(LOOK_EVERY).await;
         }

@@ -11,6 +11,7 @@ use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json, print_table};
 use crate::terminal::Color;
 use crate::view::{ConfigShown, SettingRow};
+use ua_core::ShowPath as _;
 
 /// `ua config …`.
 #[derive(Debug, Subcommand)]
@@ -40,7 +41,7 @@ pub(crate) fn run(
         return Ok(OK);
     }
     print_settings(&shown.settings)?;
-    let files: Vec<String> = shown.files.iter().map(|file| file.display().to_string()).collect();
+    let files: Vec<String> = shown.files.iter().map(|file| file.shown().to_string()).collect();
     let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
     print(plain(&format!("\nFiles          {files}\n")))?;
     for note in settings.notes() {
@@ -53,7 +54,7 @@ pub(crate) fn run(
 pub(super) fn rows(host: &Host, root: Option<&Path>, color: Option<Color>) -> Vec<SettingRow> {
     let settings = host.settings();
     let flag = |key: &str| match key {
-        "root" => root.map(|root| root.display().to_string()),
+        "root" => root.map(|root| root.to_string_lossy().into_owned()),
         "output.color" => color.map(|color| format!("{color:?}").to_lowercase()),
         _ => None,
     };
@@ -81,10 +82,10 @@ pub(super) fn rows(host: &Host, root: Option<&Path>, color: Option<Color>) -> Ve
 /// A value as this command uses it: the folder of all runs may be one above, and what is in it is named by its place.
 fn in_use(home: &Home, setting: &Setting, value: String) -> String {
     match setting.key {
-        "root" => home.root().display().to_string(),
-        "database" => home.database().display().to_string(),
+        "root" => home.root().to_string_lossy().into_owned(),
+        "database" => home.database().to_string_lossy().into_owned(),
         _ => match value.strip_prefix(IN_THE_ROOT) {
-            Some(name) => home.root().join(name).display().to_string(),
+            Some(name) => home.root().join(name).to_string_lossy().into_owned(),
             None => value,
         },
     }

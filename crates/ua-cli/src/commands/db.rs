@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, PrintedCommand, RunId};
+use ua_core::{CallId, CallStatus, PrintedCommand, RunId, ShowPath as _};
 use ua_host::home::Home;
 use ua_host::pages::Due;
 use ua_host::placed::refuse_leading_out;
@@ -178,7 +178,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     }
     let mut page = format!(
         "Database       {}\nId             {}\nSchema         {}\nSQLite         {}\nSize           {}\n",
-        health.path.display(),
+        health.path.shown(),
         health.db_uuid,
         health.schema,
         health.sqlite_version,
@@ -401,7 +401,7 @@ async fn migrate(home: &Home) -> Result<u8, HostError> {
     home.has_file()?;
     ua_host::home::close(home.open()?);
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
-    let words = format!("{} has schema {}\n", home.database().display(), health.schema);
+    let words = format!("{} has schema {}\n", home.database().shown(), health.schema);
     say(&DbMigrated { path: home.database().to_path_buf(), schema: health.schema }, words)?;
     Ok(OK)
 }
@@ -409,16 +409,17 @@ async fn migrate(home: &Home) -> Result<u8, HostError> {
 fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
     home.refuse_foreign()?;
     home.has_file()?;
-    let to = std::path::absolute(file).map_err(|e| HostError::usage(format!("cannot use {}: {e}", file.display())))?;
+    let to = std::path::absolute(file).map_err(|e| HostError::usage(format!("cannot use {}: {e}", file.shown())))?;
     refuse_leading_out(&to)?;
     if to.exists() {
-        return Err(HostError::usage(format!("{} exists already", to.display()))
-            .hint("name a new file; nothing is overwritten"));
+        return Err(
+            HostError::usage(format!("{} exists already", to.shown())).hint("name a new file; nothing is overwritten")
+        );
     }
     // The database is well, and is not what is told to be in the way.
     if let Some(folder) = to.parent() {
         if !folder.is_dir() {
-            return Err(HostError::usage(format!("there is no folder {}", folder.display()))
+            return Err(HostError::usage(format!("there is no folder {}", folder.shown()))
                 .hint("make it, or name a file in another one; nothing was copied"));
         }
         if let Some((why, how)) = ua_host::home::cannot_write(folder) {
@@ -428,19 +429,19 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
     }
     let bytes = ua_store_sqlite::backup(home.database(), &to)
         .map_err(|e| HostError::store("copy the database", &e).hint("the database itself was not touched"))?;
-    let words = format!("{bytes} bytes in {}\n", to.display());
+    let words = format!("{bytes} bytes in {}\n", to.shown());
     say(&DbCopied { file: to, bytes }, words)?;
     Ok(OK)
 }
 
 async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     if ua_host::paths::is_missing(file) {
-        return Err(HostError::usage(format!("there is no file {}", file.display()))
+        return Err(HostError::usage(format!("there is no file {}", file.shown()))
             .hint(format!("{}name a file that `ua db backup` made", ua_host::paths::did_you_mean(file))));
     }
     // A pipe would be waited for.
     if !file.is_file() {
-        return Err(HostError::usage(format!("{} is not a file", file.display()))
+        return Err(HostError::usage(format!("{} is not a file", file.shown()))
             .hint("name a file that `ua db backup` made; nothing was changed"));
     }
     let replaced = |e: &ua_store::StoreError| {
@@ -456,7 +457,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         home.note_database(&identity);
     }
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
-    let in_place = format!("{} is in place of {}", file.display(), home.database().display());
+    let in_place = format!("{} is in place of {}", file.shown(), home.database().shown());
     did(&in_place);
     if crate::terminal::is_json() {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
@@ -474,7 +475,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         print(format!("{in_place}\n"))?;
     }
     if let Some(kept) = &restored.kept {
-        tell(format!("what was there is kept as {}", kept.display()));
+        tell(format!("what was there is kept as {}", kept.shown()));
     }
     let (unaccounted, known): (Vec<Forgotten>, Vec<Forgotten>) =
         health.forgotten.into_iter().partition(Forgotten::is_unaccounted);
@@ -521,7 +522,7 @@ fn in_words(restored: &Restored, held: &[Forgotten]) -> Vec<String> {
     }
     if !restored.lost_runs.is_empty() {
         let runs = if restored.lost_runs.len() == 1 { "the run" } else { "the runs" };
-        let kept = restored.kept.as_ref().map_or_else(String::new, |kept| format!(", and only in {}", kept.display()));
+        let kept = restored.kept.as_ref().map_or_else(String::new, |kept| format!(", and only in {}", kept.shown()));
         said.push(format!(
             "not in the copy, although unfinished{kept}: {runs} {}; what of it is still wanted is to be begun again",
             restored.lost_runs.join(", ")

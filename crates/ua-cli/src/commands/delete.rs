@@ -11,7 +11,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus, SideEffectClass, Trace};
+use ua_core::{CallStatus, RunId, RunStatus, ShowPath as _, SideEffectClass, Trace};
 use ua_dispatch::Fence;
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
@@ -378,7 +378,7 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
         Ok(()) => run.workspace_removed = true,
         Err(why) => tell(format!(
             "run deleted; its folder {} {}",
-            crate::output::plain(&run.workspace_dir),
+            Path::new(&run.workspace_dir).shown(),
             crate::output::plain(&why)
         )),
     }
@@ -406,7 +406,7 @@ async fn end_servers(home: &Home, store: &dyn Store, run: &RunDeleted, force: bo
 /// Removes what an agent kept of the run for itself.
 fn remove_agent_folder(home: &Home, run: &ua_core::RunId) {
     if let Err(error) = home.remove_agent_folder(run) {
-        let folder = home.agent_folder(run).display().to_string();
+        let folder = home.agent_folder(run).shown().to_string();
         tell(format!("{} was left, because {error}; remove it by hand", crate::output::plain(&folder)));
     }
 }
@@ -420,9 +420,9 @@ fn remove_workspace(home: &Home, run: &ua_core::RunId, folder: &Path) -> Result<
     let Some(inside) = home.inside_root(folder).or_else(|| home.moved_workspace(run, folder)) else {
         let is_gone = folder.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
         return Err(if is_gone {
-            format!("no longer exists, and no folder of the run is in {}", root.display())
+            format!("no longer exists, and no folder of the run is in {}", root.shown())
         } else {
-            left(format!("it is not below {}", root.display()))
+            left(format!("it is not below {}", root.shown()))
         });
     };
     let said = |error: std::io::Error| left(error.to_string());

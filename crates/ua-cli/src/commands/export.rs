@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
+use ua_core::{BlobId, BlobRef, Block, RunStatus, ShowPath as _, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport};
 use ua_files::Folder;
 use ua_host::Database;
@@ -235,7 +235,7 @@ impl ExportData {
         gathered.look_at_files()?;
         gathered.look_at_tasks(store).await?;
         if gathered.workspace.is_none() && !is_gateway(run) {
-            let folder = &run.workspace_dir;
+            let folder = Path::new(&run.workspace_dir).shown();
             let why = &gathered.unread.why;
             gathered.notes.push(format!("the workspace {folder} {why}: files and stop conditions are left out"));
         }
@@ -317,7 +317,8 @@ impl ExportData {
             if is_gateway(&self.records.run) {
                 return HostError::usage("a gateway session has no folder of its own").hint(otherwise);
             }
-            let message = format!("the workspace {} {}", self.records.run.workspace_dir, self.unread.why);
+            let message =
+                format!("the workspace {} {}", Path::new(&self.records.run.workspace_dir).shown(), self.unread.why);
             let is_gone = self.unread.helps.is_none();
             let error = if is_gone { HostError::usage(message) } else { HostError::storage(message) };
             error.hint(self.unread.hint(otherwise))
@@ -349,7 +350,7 @@ fn html(home: &Home, gathered: &ExportData, file: Option<&Path>, out: Option<&Pa
             // A file goes where there is a folder; only --out makes one.
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
             if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
-                return Err(HostError::usage(format!("there is no folder {}", missing.display()))
+                return Err(HostError::usage(format!("there is no folder {}", missing.shown()))
                     .hint("make it, or name another file; nothing was written"));
             }
             file.to_path_buf()
@@ -384,7 +385,7 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
         Some(out) => {
             refuse_leading_out(out)?;
             fs::create_dir_all(out).map_err(|e| {
-                HostError::usage(format!("cannot make the folder {}: {e}", out.display()))
+                HostError::usage(format!("cannot make the folder {}: {e}", out.shown()))
                     .hint("choose another folder with --out")
             })?;
             out.to_path_buf()
@@ -525,7 +526,7 @@ fn can_be_copied(gathered: &ExportData, folder: &Path) -> Result<(), HostError> 
     };
     let target = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     if target.starts_with(workspace.root()) {
-        return Err(HostError::usage(format!("{} is in the workspace itself", folder.display()))
+        return Err(HostError::usage(format!("{} is in the workspace itself", folder.shown()))
             .hint("name a folder outside it with --out"));
     }
     Ok(())
@@ -541,7 +542,7 @@ fn copy_files(gathered: &mut ExportData, folder: &Path) -> Result<(), HostError>
     let Some(workspace) = &gathered.workspace else { return Ok(()) };
     let mut left = Vec::new();
     let to = Folder::open(folder);
-    let to = to.map_err(|e| HostError::storage(format!("cannot open the folder {}: {e}", folder.display())))?;
+    let to = to.map_err(|e| HostError::storage(format!("cannot open the folder {}: {e}", folder.shown())))?;
     for artifact in copied_files(gathered) {
         let path = folder.join(&artifact.path);
         // Under its name as text, which is not its name where that is none. Others may have gone since the folder was looked at.
@@ -559,7 +560,7 @@ fn copy_files(gathered: &mut ExportData, folder: &Path) -> Result<(), HostError>
             into.place()
         });
         copied.map_err(|e| {
-            HostError::storage(format!("cannot copy {} to {}: {e}", artifact.path, path.display()))
+            HostError::storage(format!("cannot copy {} to {}: {e}", artifact.path, path.shown()))
                 .hint("check that the disk is writable and not full")
         })?;
         written(&path)?;
@@ -594,19 +595,18 @@ fn write_all(folder: &Path, files: &[(String, String)]) -> Result<(), HostError>
 #[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 fn write_file(home: &Home, path: &Path, text: &str) -> Result<PathBuf, HostError> {
     let path = std::path::absolute(path)
-        .map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.display())).hint("name another file"))?;
+        .map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.shown())).hint("name another file"))?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(HostError::usage(format!("{} is not a file", path.display())).hint("name a file"));
+        return Err(HostError::usage(format!("{} is not a file", path.shown())).hint("name a file"));
     };
     if path.is_dir() {
-        return Err(HostError::usage(format!("{} is a folder", path.display()))
-            .hint(format!("name a file in it, for example {}", path.join(PAGE_NAME).display())));
+        return Err(HostError::usage(format!("{} is a folder", path.shown()))
+            .hint(format!("name a file in it, for example {}", path.join(PAGE_NAME).shown())));
     }
     refuse_leading_out(folder)?;
     replaced::check(home, None, [Planned { path: &path, text: Some(text) }])?;
     fs::create_dir_all(folder).map_err(|e| {
-        HostError::storage(format!("cannot make the folder {}: {e}", folder.display()))
-            .hint("choose another with --out")
+        HostError::storage(format!("cannot make the folder {}: {e}", folder.shown())).hint("choose another with --out")
     })?;
     write_in(folder, name, text)
 }
@@ -621,13 +621,13 @@ fn write_in(folder: &Path, name: &str, text: &str) -> Result<PathBuf, HostError>
         folder.replace(name, text.as_bytes())
     });
     written.map_err(|e| {
-        HostError::storage(format!("cannot write {}: {e}", path.display())).hint(ua_host::paths::mend_folder(&e))
+        HostError::storage(format!("cannot write {}: {e}", path.shown())).hint(ua_host::paths::mend_folder(&e))
     })?;
     Ok(path)
 }
 
 fn written(path: &Path) -> Result<(), HostError> {
-    print_exactly(format!("{}\n", crate::output::plain(&path.display().to_string())))
+    print_exactly(format!("{}\n", path.shown()))
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, HostError> {

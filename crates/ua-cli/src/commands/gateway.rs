@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use clap::builder::PossibleValue;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 use ua_host::gateway::{self, Client, Served, Started, Starter, Waits, What};
 use ua_host::{Host, Settings, trust};
 use ua_resume::{Commands, Standing};
@@ -374,9 +374,9 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
         (None, None) => return Err(HostError::usage("name a configuration with --client or --file")),
     };
     let front = gateway::Front {
-        program: gateway::stable_program(settings)?.display().to_string(),
-        root: named.map(|root| settings.absolute(root)).transpose()?.map(|root| root.display().to_string()),
-        own_root: gateway::root(settings, None).ok().map(|root| root.display().to_string()),
+        program: gateway::stable_program(settings)?.to_string_lossy().into_owned(),
+        root: named.map(|root| settings.absolute(root)).transpose()?.map(|root| root.to_string_lossy().into_owned()),
+        own_root: gateway::root(settings, None).ok().map(|root| root.to_string_lossy().into_owned()),
     };
     let root = gateway::root(settings, named)?;
     let (servers, dry_run) = (entries.servers.as_slice(), entries.dry_run);
@@ -394,7 +394,7 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
     let is_written =
         edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
     if is_written && !dry_run {
-        did(format!("{} is changed", file.display()));
+        did(format!("{} is changed", file.shown()));
     }
     if entries.json {
         let entry = |change: &gateway::Change| GatewayEntry {
@@ -444,7 +444,7 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
         let server = line(&server.replace('\n', "\\n").replace('\t', "\\t"), usize::MAX);
         (server, what)
     });
-    print(format!("{}\n", file.display()))?;
+    print(format!("{}\n", file.shown()))?;
     if edited.changes.is_empty() {
         let none = "It names no tool servers yet, so nothing was changed. Give the client its first one, then this command again.";
         return print(format!("{}\n", wrapped(none, 0)));
@@ -595,7 +595,7 @@ fn tell_withheld(host: &Host, root: Option<&Path>) {
         crate::output::tell(format!(
             "note: the broker does not get {} from this environment, because it serves every client; set under [env] in {} what it should have",
             names.join(", "),
-            file.display()
+            file.shown()
         ));
     }
 }
@@ -675,10 +675,10 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
         (None, None) => {
             print(format!(
                 "no broker is running; it starts with the first client. Its folder is {}\n",
-                folder.display()
+                folder.shown()
             ))?;
         }
-        (None, Some(_)) => print(format!("no broker is running, and none can start in {}\n", folder.display()))?,
+        (None, Some(_)) => print(format!("no broker is running, and none can start in {}\n", folder.shown()))?,
         (Some(broker), _) => show_broker(broker, &folder)?,
     }
     if let Some(trouble) = &trouble {
@@ -710,7 +710,7 @@ fn show_broker(broker: GatewayBroker, folder: &Path) -> Result<(), HostError> {
         (true, true) => "; it is ending".to_owned(),
         (true, false) => format!("; it ends once {} finished", under_way(&broker)),
     };
-    print(format!("broker {} ({version}) in {}{ends}\n", broker.pid, folder.display()))?;
+    print(format!("broker {} ({version}) in {}{ends}\n", broker.pid, folder.shown()))?;
     if let Some(address) = &broker.http {
         print(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
     }

@@ -7,8 +7,9 @@ use ua_files::Folder;
 use ua_host::placed::refuse_leading_out;
 
 use crate::error::{HostError, OK};
-use crate::output::{did, plain, print, print_json};
+use crate::output::{did, print, print_json};
 use crate::view::ProjectMade;
+use ua_core::ShowPath as _;
 
 /// `ua init`.
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ pub(crate) const FILES: [(&str, &str, &str); 4] = [
 
 #[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
-    let place = plain(&args.dir.display().to_string());
+    let place = args.dir.shown().to_string();
     let fail = |doing: &str, error: std::io::Error| {
         HostError::storage(format!("cannot {doing} {place}: {error}")).hint("choose another folder: `ua init DIR`")
     };
@@ -77,9 +78,9 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
 
 /// A folder as `cd` takes it, typed into a shell.
 fn as_typed(dir: &Path) -> String {
-    let text = plain(&dir.display().to_string());
     // What begins like an option is none behind a folder.
-    ua_core::shell_word(if text.starts_with('-') { format!("./{text}") } else { text })
+    let is_option = dir.as_os_str().as_encoded_bytes().starts_with(b"-");
+    if is_option { ua_core::shell_word(Path::new(".").join(dir)) } else { ua_core::shell_word(dir) }
 }
 
 /// Whether something has this name, a link that leads nowhere included.

@@ -12,6 +12,7 @@ use clap_mangen::Man;
 use crate::args::Cli;
 use crate::error::{HostError, OK};
 use crate::output::{plain, print_document, tell};
+use ua_core::ShowPath as _;
 
 /// `ua man`.
 #[derive(Debug, Args)]
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<u8, HostError> {
         return Ok(OK);
     };
     write(folder, &pages)?;
-    tell(format!("{}: {} manual pages", plain(&folder.display().to_string()), pages.len()));
+    tell(format!("{}: {} manual pages", folder.shown(), pages.len()));
     Ok(OK)
 }
 
@@ -82,7 +83,7 @@ fn is_shown_by_man(page: &str) -> bool {
 #[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 fn write(folder: &Path, pages: &[(String, String)]) -> Result<(), HostError> {
     let fail = |error: std::io::Error| {
-        HostError::storage(format!("cannot write to {}: {error}", folder.display())).hint("choose another --out")
+        HostError::storage(format!("cannot write to {}: {error}", folder.shown())).hint("choose another --out")
     };
     ua_host::placed::refuse_leading_out(folder)?;
     std::fs::create_dir_all(folder).map_err(fail)?;

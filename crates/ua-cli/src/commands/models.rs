@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use ua_core::{Money, Settings as JobSettings, TokenPrice};
+use ua_core::{Money, Settings as JobSettings, ShowPath as _, TokenPrice};
 use ua_host::{Settings, models, pricing, providers};
 use ua_llm::{ModelFacts, ModelPrice, ModelTable};
 
@@ -175,7 +175,7 @@ const USUAL_TABLE: &str = "~/.config/ua/pricing.toml";
 
 /// What runs are charged, and where nothing is, why, and what changes that.
 fn cost(shown: &ModelShown, price: Option<&TokenPrice>, table: Option<&Path>) -> String {
-    let table = table.map_or_else(|| USUAL_TABLE.to_owned(), |file| file.display().to_string());
+    let table = table.map_or_else(|| USUAL_TABLE.to_owned(), |file| file.shown().to_string());
     let amount = |nanos: u64, price: &TokenPrice| Money::from_nanos(nanos, price.currency).to_string();
     if let Some(price) = price {
         let (input, output) = (price.input_nanos_per_million, price.output_nanos_per_million);

@@ -312,7 +312,7 @@ async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError>
 fn row(schedule: ScheduleRecord) -> ScheduleRow {
     let job: Option<ScheduledJob> = serde_json::from_value(schedule.job).ok();
     let (file, queue, changed) =
-        job.map_or_else(Default::default, |job| (job.file.display().to_string(), job.queue, job.changed));
+        job.map_or_else(Default::default, |job| (job.file.to_string_lossy().into_owned(), job.queue, job.changed));
     let (changed_by, changed_at) = changed.map(|changed| (changed.by, changed.at.to_string())).unzip();
     ScheduleRow {
         name: schedule.name,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use ua_core::{CallStatus, QuestionId, RunStatus, ShortNames};
+use ua_core::{CallStatus, QuestionId, RunStatus, ShortNames, ShowPath as _};
 use ua_runner::{UsageSummary, Workspace};
 use ua_store::{QuestionRecord, QuestionStatus, ReceiptRecord, RunRecord, RunRecords};
 
@@ -125,16 +125,16 @@ fn text(
     out.push_str(&questions_left(records, asked));
     if let Some(artifact) = &run.final_artifact_ref {
         let file = workspace.join(artifact);
-        out.push_str(&format!("\nMain artifact  {}{}\n", file.display(), if_missing(&file)));
+        out.push_str(&format!("\nMain artifact  {}{}\n", file.shown(), if_missing(&file)));
     }
     let completion = workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id)));
     // One that was never begun has none yet.
     let is_begun = run.lease_epoch > 0;
     let missing = if is_begun { if_missing(workspace) } else { "" };
-    out.push_str(&format!("\nWorkspace      {}{missing}\n", workspace.display()));
+    out.push_str(&format!("\nWorkspace      {}{missing}\n", workspace.shown()));
     // A run that is at work, or crashed, has not written what it would have written at its end.
     if completion.exists() {
-        out.push_str(&format!("Details        {}\n", completion.display()));
+        out.push_str(&format!("Details        {}\n", completion.shown()));
     } else if standing.is_left() && run.turn_index > 0 {
         out.push_str(&format!("Transcript     ua runs export {} --transcript\n", short(run.run_id.as_str())));
     }

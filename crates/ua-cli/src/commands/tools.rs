@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
-use ua_core::{RunId, ToolSpec, ToolsSpec};
+use ua_core::{RunId, ShowPath as _, ToolSpec, ToolsSpec};
 use ua_host::launch::Launch;
 use ua_host::mcp_files::{self, mcp_config_file};
 use ua_host::policies::{self, classifier_of_user};
@@ -166,7 +166,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 if let Some(job) = &job
                     && let Some(why) = not_started(&job_file::read(host.settings(), job)?.tools, spec)
                 {
-                    print(format!("{} does not offer it: {why}\n", line(&job.display().to_string(), 200)))?;
+                    print(format!("{} does not offer it: {why}\n", line(&job.shown().to_string(), 200)))?;
                 }
             }
             // Whoever tries a rule of such a file looks here for what it does.
@@ -174,7 +174,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 policy.iter().chain(of_job.iter().flat_map(|of_job| &of_job.files)).cloned().collect();
             let rules = ua_host::check::rules(host.settings(), &classifier, &files, &specs.iter().collect::<Vec<_>>());
             let is_of_file = |rule: &&ua_host::check::RuleMatch| {
-                files.iter().any(|file| rule.place == file.display().to_string()) && rule.tools.is_empty()
+                files.iter().any(|file| rule.place == file.shown().to_string()) && rule.tools.is_empty()
             };
             for rule in rules.iter().filter(is_of_file) {
                 tell(format!(
@@ -275,7 +275,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     let unlocked = mcp_files::mcp_servers_with(host, Some(&file), config, None)?;
     let found = reached_by(start(host, unlocked).await?.1, &digests);
     if check && known.is_none() {
-        return Err(HostError::failed(format!("{} is not there", path.display()))
+        return Err(HostError::failed(format!("{} is not there", path.shown()))
             .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
     }
     let changes = found.changes_since(known.map(|known| known.without_secrets(host.redactor())).as_ref());
@@ -308,7 +308,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     let tools: usize = found.servers.values().map(|server| server.tools.len()).sum();
     tell(format!(
         "{}: {tools} of {}",
-        path.display(),
+        path.shown(),
         ua_core::counted(found.servers.len(), "server"),
         tools = ua_core::counted(tools, "tool")
     ));
@@ -343,7 +343,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
         found.push(builtin_server(host, folder.path(), &folder.path().join("workspace"), &launch, true)?);
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace)
-            .map_err(|e| HostError::storage(format!("cannot create {}: {e}", workspace.display())))?;
+            .map_err(|e| HostError::storage(format!("cannot create {}: {e}", workspace.shown())))?;
     }
     let mut config = mcp_files::mcp_config(file.as_ref())?;
     if let Some(file) = &file {
@@ -353,7 +353,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
             crate::output::tell(format!(
                 "skipped, not trusted: `{}` of {}; `ua trust` shows it",
                 review.server,
-                file.path.display()
+                file.path.shown()
             ));
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 use ua_host::home::Home;
 use ua_host::mcp_files::mcp_config;
 use ua_host::review::ServerReview;
@@ -14,7 +14,7 @@ use ua_host::{Host, Settings};
 use ua_mcp::Reach;
 
 use crate::error::{FAILED, HostError, OK};
-use crate::output::{did, plain, print, print_json, print_table, tell};
+use crate::output::{did, print, print_json, print_table, tell};
 use crate::people::is_attended;
 use crate::prompt::{AtSignal, Left, confirm};
 use crate::view::TrustRow;
@@ -105,7 +105,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
             "name the file with an `mcpServers` object, or go to the folder that has one"
         };
         let meant = ua_host::paths::did_you_mean(&path);
-        return Err(HostError::usage(format!("there is no {}", path.display())).hint(format!("{meant}{what}")));
+        return Err(HostError::usage(format!("there is no {}", path.shown())).hint(format!("{meant}{what}")));
     }
     if path.is_dir() {
         return decide_about_runs(host, args, &path).await;
@@ -123,7 +123,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         let count = config.servers.len();
         say(&format!(
             "{}: {count}, nothing new to trust\n",
-            plain(&file.path.display().to_string()),
+            file.path.shown(),
             count = ua_core::counted(count, "server")
         ))?;
         return Ok(OK);
@@ -154,7 +154,7 @@ fn revoking(file: &Path) -> String {
 
 /// Takes back what was said about a file or a folder.
 fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
-    let file = plain(&path.display().to_string());
+    let file = path.shown().to_string();
     let mut trusted = Trusted::read(settings)?;
     let count = trusted.revoke(&trust::canonical(path));
     if count > 0 {
@@ -197,7 +197,7 @@ fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
 /// Lets the runs in a folder be used, after a person saw what is there.
 async fn decide_about_runs(host: &Host, args: &TrustArgs, path: &Path) -> Result<u8, HostError> {
     let review = RunsReview::of(host.settings(), path).await?;
-    let folder = plain(&path.display().to_string());
+    let folder = path.shown().to_string();
     if review.is_trusted {
         say(&format!("{folder}: nothing new to trust\n"))?;
         return Ok(OK);
@@ -239,7 +239,7 @@ async fn is_agreed(args: &TrustArgs, question: &str) -> Result<bool, HostError> 
 /// Lets a policy file of jobs lower caution, as it is now.
 async fn decide_about_policy(host: &Host, args: &TrustArgs, path: &Path) -> Result<u8, HostError> {
     let review = PolicyReview::of(host.settings(), path)?;
-    let file = plain(&path.display().to_string());
+    let file = path.shown().to_string();
     if review.is_trusted {
         say(&format!("{file}: nothing new to trust\n"))?;
         return Ok(OK);
@@ -278,10 +278,7 @@ async fn ask_about_annotations() -> Result<bool, HostError> {
 
 pub(crate) fn shown(file: &Path, reviews: &[ServerReview]) -> String {
     let servers: String = reviews.iter().map(ServerReview::shown).collect();
-    format!(
-        "{} lists tool servers that are not trusted yet, or changed since:\n{servers}",
-        plain(&file.display().to_string())
-    )
+    format!("{} lists tool servers that are not trusted yet, or changed since:\n{servers}", file.shown())
 }
 
 pub(crate) async fn ask() -> Result<bool, HostError> {
@@ -333,7 +330,7 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
     }
     let now = ua_core::system::env().now();
     let cells = rows.iter().map(|row| {
-        vec![named(row), row.state.to_owned(), crate::moment::ago(row.at, now), row.file.display().to_string()]
+        vec![named(row), row.state.to_owned(), crate::moment::ago(row.at, now), row.file.shown().to_string()]
     });
     print_table(&crate::listings::TRUSTED, cells.collect())?;
     for row in &rows {

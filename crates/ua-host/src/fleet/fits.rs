@@ -19,6 +19,7 @@ use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::{Begun, Launch};
 use crate::people::People;
+use ua_core::ShowPath as _;
 
 /// How the run is started here, if it can be.
 pub(super) async fn fits(
@@ -31,13 +32,13 @@ pub(super) async fn fits(
     if host.home().inside_root(workspace).is_none() {
         return Err(HostError::usage(format!(
             "its workspace is {}, which is not below this worker's root {}",
-            workspace.display(),
-            root.display()
+            workspace.shown(),
+            root.shown()
         ))
         .hint("start all workers of a database, and `ua submit`, with the same --root"));
     }
     if run.lease_epoch > 0 && !workspace.is_dir() && is_here(store, run).await? {
-        return Err(HostError::storage(format!("its workspace is missing: {}", workspace.display()))
+        return Err(HostError::storage(format!("its workspace is missing: {}", workspace.shown()))
             .hint(host.home().find_workspace_again(&run.run_id, workspace)));
     }
     let launch = Launch::of_run(store, run).await?;

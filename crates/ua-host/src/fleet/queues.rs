@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{PrintedCommand, RunId, Timestamp, shell_word};
+use ua_core::{PrintedCommand, RunId, ShowPath as _, Timestamp, shell_word};
 use ua_store::{FleetState, FleetStore as _, QueueOptions, RunRecord, Store as _, WorkerRecord};
 
 use super::schedule::ScheduledJob;
@@ -124,7 +124,7 @@ fn of_a_root(root: &Path, state: &FleetState, now: Timestamp, queue: &str, run: 
         return None;
     }
     let elsewhere: Vec<&str> = roots.into_iter().collect();
-    let here = root.display();
+    let here = root.shown();
     Some(crate::text::plain(&format!(
         "warning: no running worker takes run {run}: it is in the root {here}, and a worker takes what is in its own root ({}); start one with \
          {}, or cancel this run and submit the job with `--root` of a worker",

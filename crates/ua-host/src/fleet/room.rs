@@ -4,6 +4,7 @@
 //! names the disk. So a worker looks before it takes one, and others take it meanwhile.
 
 use std::path::Path;
+use ua_core::ShowPath as _;
 
 /// With less free space the folder, the locks and the logs of a run can hardly be made.
 const TOO_LITTLE: u64 = 1 << 20;
@@ -22,7 +23,7 @@ fn said(root: &Path, free: u64, free_files: Option<u64>) -> Option<String> {
         Some(0) => "it takes no more files".to_owned(),
         Some(_) | None => return None,
     };
-    Some(format!("the disk of {} is full: {what}", root.display()))
+    Some(format!("the disk of {} is full: {what}", root.shown()))
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use ua_core::{AskedWait, CallStatus, Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace, WaitBudgets};
+use ua_core::{
+    AskedWait, CallStatus, Env, FailureClass, RunId, RunStatus, RunStop, ShowPath as _, Timestamp, Trace, WaitBudgets,
+};
 use ua_dispatch::StopSignal;
 use ua_resume::NextStep;
 use ua_runner::{LockError, RunEvent, RunLock, owner_stamp, process_is_alive};
@@ -195,7 +197,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
     // Nobody proves anything by the lock of a worker that is not there.
     let file = host.home().locks().join(format!("{id}.run"));
     if let Err(error) = std::fs::remove_file(&file) {
-        tracing::debug!(%error, file = %file.display(), "the worker's lock file stays");
+        tracing::debug!(%error, file = %file.shown(), "the worker's lock file stays");
     }
     if let Some(store) = Arc::into_inner(worker.store) {
         home::close(store);

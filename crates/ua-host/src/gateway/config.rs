@@ -19,6 +19,7 @@ use crate::paths;
 use crate::placed::{self, FileKind};
 use crate::settings::believed;
 use crate::trust::ConfigFile;
+use ua_core::ShowPath as _;
 
 /// The file's name.
 pub const FILE: &str = "gateway.toml";
@@ -66,7 +67,7 @@ impl GatewayConfig {
         };
         placed::Place::named(FileKind::Gateway, &path).with(text).parse(|text| {
             Self::parse(text, root).map_err(|why| {
-                HostError::usage(format!("{}: {why}", path.display())).hint([
+                HostError::usage(format!("{}: {why}", path.shown())).hint([
                     hint::text("docs/guide/gateway.md has an example; "),
                     Word::NothingBegun,
                     hint::text(", because a wrong rule could lift a budget"),
@@ -165,12 +166,18 @@ impl GatewayConfig {
                     command: std::iter::once(command).chain(args).collect(),
                     env,
                     secret,
-                    cwd: cwd.map_or_else(|| root.display().to_string(), |cwd| root.join(cwd).display().to_string()),
+                    cwd: cwd.map_or_else(
+                        || root.to_string_lossy().into_owned(),
+                        |cwd| root.join(cwd).to_string_lossy().into_owned(),
+                    ),
                     ..EntrySpec::default()
                 },
-                Reach::Http { url, headers } => {
-                    EntrySpec { url: Some(url), headers, cwd: root.display().to_string(), ..EntrySpec::default() }
-                }
+                Reach::Http { url, headers } => EntrySpec {
+                    url: Some(url),
+                    headers,
+                    cwd: root.to_string_lossy().into_owned(),
+                    ..EntrySpec::default()
+                },
             };
             (server.name, spec)
         };

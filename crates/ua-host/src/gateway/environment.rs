@@ -15,6 +15,7 @@ use ua_files::Folder;
 use crate::error::HostError;
 use crate::gateway::GatewayConfig;
 use crate::settings::{SETTINGS, Settings};
+use ua_core::ShowPath as _;
 
 /// What describes the session, whoever starts the broker.
 const SESSION: [&str; 17] = [
@@ -99,7 +100,7 @@ pub(super) fn is_of_its_database(settings: &Settings, root: &Path, config: &Gate
     Err(HostError::usage(format!("the broker would not use the database that {name} names: clients start it, and it takes nothing from their environments"))
         .hint(format!(
             "name the database where every broker finds it: `database_url` in your config.toml, or {name} under [env] in {}",
-            file.display()
+            file.shown()
         )))
 }
 

@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 use ua_bridge::{Claims, last_failure};
 use ua_broker::{BrokerLock, KNOWN_CLIENTS};
-use ua_core::Timestamp;
+use ua_core::{ShowPath as _, Timestamp};
 use ua_files::Folder;
 use ua_store::{CallQuery, GatewayStore as _, SessionsOf, Store as _};
 
@@ -135,7 +135,7 @@ fn full_disk(root: &Path) -> Option<HostError> {
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     (free < TOO_LITTLE).then(|| {
         let free = ua_core::size_in_words(free);
-        let message = format!("the disk of the gateway's folder {} is full: {free} free", root.display());
+        let message = format!("the disk of the gateway's folder {} is full: {free} free", root.shown());
         HostError::storage(message).hint("make room; what cannot be recorded is not sent")
     })
 }
@@ -162,7 +162,7 @@ pub async fn unmatched(host: &Host, root: &Path) -> Result<Vec<String>, HostErro
         }
         let meant = ua_core::nearest(name, of.iter().map(String::as_str));
         let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-        words.push(format!("{}: {place} is \"{name}\", and {why}{meant}", file.display()));
+        words.push(format!("{}: {place} is \"{name}\", and {why}{meant}", file.shown()));
     };
     for name in rules.clients.keys() {
         say("the name of a table under `client`".to_owned(), name, &seen.clients, no_client);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use ua_core::sha256;
+use ua_core::{ShowPath as _, sha256};
 use ua_files::Folder;
 
 use self::entry::{Becomes, Entry};
@@ -127,7 +127,7 @@ impl Format {
             let hint = error.hint_text().unwrap_or(
                 "nothing was changed; correct that file, or have the client write its first tool server into it, or name another file with --file",
             );
-            let told = HostError::usage(format!("cannot change {}: {}", path.display(), error.message())).hint(hint);
+            let told = HostError::usage(format!("cannot change {}: {}", path.shown(), error.message())).hint(hint);
             Place::named(FileKind::Client, path).told(told)
         })
     }
@@ -286,7 +286,7 @@ fn kept_at(root: &Path, path: &Path) -> PathBuf {
 
 /// Where it is kept of a file of this very name, as earlier versions did.
 fn kept_as(root: &Path, path: &Path) -> PathBuf {
-    root.join(RECORDS).join(format!("{}.json", &sha256(path.display().to_string()).to_hex()[..32]))
+    root.join(RECORDS).join(format!("{}.json", &sha256(path.to_string_lossy().into_owned()).to_hex()[..32]))
 }
 
 /// Puts `ua gateway` in front of tool servers of the file at `path`; with `dry_run` only says what would be done.
@@ -307,8 +307,7 @@ pub fn install(
         let (edited, kept) = installed(path, earlier, now, front, servers)?;
         let Some(kept) = kept.filter(|_| !dry_run) else { return Ok(Some(edited)) };
         let folder = place.parent().unwrap_or(root);
-        Folder::make(folder)
-            .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
+        Folder::make(folder).map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.shown())))?;
         let text = serde_json::to_string(&kept).map_err(|error| HostError::failed(error.to_string()))?;
         has_one_name(path)?;
         // What the file was is kept before it is another one.
@@ -374,7 +373,7 @@ fn changed<K: Default, T>(
             return Ok(done);
         }
     }
-    let message = format!("{} is written by another program all the time; it was not changed", path.display());
+    let message = format!("{} is written by another program all the time; it was not changed", path.shown());
     Err(HostError::failed(message).hint("end the client whose configuration it is, and try again"))
 }
 
@@ -400,7 +399,7 @@ fn locked(path: &Path) -> Option<fs::File> {
             Err(fs::TryLockError::WouldBlock) => false,
             // There are file systems that have none.
             Err(fs::TryLockError::Error(error)) => {
-                tracing::debug!(%error, path = %path.display(), "a file cannot be locked");
+                tracing::debug!(%error, path = %path.shown(), "a file cannot be locked");
                 return None;
             }
         };
@@ -412,7 +411,7 @@ fn locked(path: &Path) -> Option<fs::File> {
         drop(file);
         std::thread::sleep(Duration::from_millis(if is_free { 0 } else { 5 }));
     }
-    tracing::warn!(path = %path.display(), "another process changes this file for long; it is not waited for any more");
+    tracing::warn!(path = %path.shown(), "another process changes this file for long; it is not waited for any more");
     None
 }
 
@@ -434,7 +433,7 @@ fn has_one_name(path: &Path) -> Result<(), HostError> {
         return Ok(());
     }
     let message =
-        format!("cannot change {}: it has another name (a hard link), which would keep what it is now", path.display());
+        format!("cannot change {}: it has another name (a hard link), which would keep what it is now", path.shown());
     Err(HostError::usage(message)
         .hint("make the other name a symbolic link (`ln -sf`), or this one a file of its own; nothing was changed"))
 }
@@ -454,18 +453,18 @@ fn read(path: &Path) -> Result<String, HostError> {
     // A pipe would hold this up for ever, and a device has no end.
     ua_files::read_text(path, MOST).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
-            return HostError::usage(format!("there is no configuration {}", path.display())).hint(
+            return HostError::usage(format!("there is no configuration {}", path.shown())).hint(
                 "a client writes it when it is given its first tool server; name another one with --file, such as a project's .mcp.json",
             );
         }
-        HostError::usage(format!("cannot read {}: {error}", path.display()))
+        HostError::usage(format!("cannot read {}: {error}", path.shown()))
             .hint(format!("{}, or name another one with --file", what_helps(&error, "name a file that is there")))
     })
 }
 
 /// Whoever reads the file sees this text or the one before. Its rights stay; a link stays one.
 fn replace(path: &Path, content: &[u8]) -> Result<(), HostError> {
-    let failed = |error: io::Error| HostError::storage(format!("cannot write {}: {error}", path.display()));
+    let failed = |error: io::Error| HostError::storage(format!("cannot write {}: {error}", path.shown()));
     let path = match fs::canonicalize(path) {
         Ok(real) => real,
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),

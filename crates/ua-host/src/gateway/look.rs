@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 
 use super::alerting::alerts_fault;
 use super::fault::{Fault, last_fault, trouble, unmatched};
@@ -39,7 +39,7 @@ impl Moved {
     pub fn in_words(&self) -> String {
         let (noun, goes, them) =
             if self.servers.len() == 1 { ("tool server", "goes", "it") } else { ("tool servers", "go", "them") };
-        let (names, file, program) = (self.servers.join(", "), self.file.display(), &self.program);
+        let (names, file, program) = (self.servers.join(", "), self.file.shown(), &self.program);
         let these = format!("{noun} {names} of {file} {goes} through {program}");
         match &self.version {
             None => format!("{these}, which does not exist, so that the client cannot start {them}"),
@@ -118,9 +118,9 @@ async fn moved_in(host: &Host, file: &Path, changes: &[Change], front: &Front) -
 fn front(host: &Host, named: Option<&Path>) -> Result<(PathBuf, Front), HostError> {
     let settings = host.settings();
     let root = super::root(settings, named)?;
-    let shown = |root: PathBuf| root.display().to_string();
+    let shown = |root: PathBuf| root.to_string_lossy().into_owned();
     let front = Front {
-        program: settings.program()?.display().to_string(),
+        program: settings.program()?.to_string_lossy().into_owned(),
         root: named.map(|_| shown(root.clone())),
         own_root: super::root(settings, None).ok().map(shown),
     };

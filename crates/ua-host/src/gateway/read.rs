@@ -24,7 +24,7 @@ pub(super) fn files(host: &Host, root: &Path) -> BTreeMap<String, Option<String>
     let named = policies::configured(host.settings()).unwrap_or_default();
     let of_user = OF_USER.iter().filter_map(|name| host.settings().user_place(name));
     let all = [root.join(config::FILE), servers].into_iter().chain(config.policies).chain(named).chain(of_user);
-    all.map(|file| (file.display().to_string(), digest(&file))).collect()
+    all.map(|file| (file.to_string_lossy().into_owned(), digest(&file))).collect()
 }
 
 fn digest(file: &Path) -> Option<String> {

@@ -16,6 +16,7 @@ use super::elsewhere::was_moved;
 use super::{DATABASE, Home};
 use crate::error::HostError;
 use crate::forgotten::TWO_COPIES;
+use ua_core::ShowPath as _;
 
 impl Home {
     /// Refuses to drive a run that is in two copies of its database, or has its turns from one that is.
@@ -61,7 +62,7 @@ impl Home {
             ));
         }
         if self.is_copy_of(&root) {
-            return Err(in_two_copies(run, &self.root.display().to_string(), &root, &root, ""));
+            return Err(in_two_copies(run, &self.root.shown().to_string(), &root, &root, ""));
         }
         Ok(())
     }
@@ -76,7 +77,7 @@ impl Home {
             None => Ok(()),
             Some(AnotherCopy::Moved(left)) => Err(was_moved(&self.database, &left)),
             Some(AnotherCopy::Here(there)) => {
-                Err(in_two_copies(run, &self.database.display().to_string(), &there, &root, ""))
+                Err(in_two_copies(run, &self.database.shown().to_string(), &there, &root, ""))
             }
         }
     }
@@ -100,11 +101,11 @@ fn in_two_copies(run: &RunRecord, ours: &str, theirs: &Path, root: &Path, how: &
         "run {} is in two copies of one database, and what is sent by one of them the other does not know: {ours} is used, and {} lies where the \
          run's workspace is",
         run.run_id,
-        theirs.display()
+        theirs.shown()
     ))
     .hint(format!(
         "nothing was sent; resume it with `--root {}`{how}, or move that copy away if this one is newer",
-        root.display()
+        root.shown()
     ))
     .field("kind", TWO_COPIES)
 }

@@ -14,6 +14,7 @@ use ua_store_sqlite::{SqliteStore, holds_nothing, is_copy, left_of};
 use super::{DATABASE, Home};
 use crate::error::HostError;
 use crate::forgotten::TWO_COPIES;
+use ua_core::ShowPath as _;
 
 /// What to do where the runs of a root are on a server that was not named.
 pub(super) const NAME_IT: &str = "name it with --database-url, or in UA_DATABASE_URL";
@@ -40,7 +41,7 @@ impl Home {
     fn only_on_a_server(&self) -> HostError {
         HostError::storage(format!(
             "the runs of {} are in a database on a server, and no server is named",
-            self.root.display()
+            self.root.shown()
         ))
         .hint(format!("{NAME_IT}; for a database in a file, {}; nothing was changed", self.another_root()))
     }
@@ -57,8 +58,8 @@ impl Home {
             HostError::usage(format!(
                 "the runs of {} are in the file {}, and a server is named, which knows nothing of them: what they did would be done again, and \
                  what waits there would not be done",
-                self.root.display(),
-                file.display()
+                self.root.shown(),
+                file.shown()
             ))
             .hint(format!(
                 "`ua db copy`{how} moves them to the server, while its database is empty; to use them where they are, leave the server's URL out \
@@ -77,15 +78,12 @@ impl Home {
                 let locks = self.locks();
                 return Some(format!(
                     "which database on a server is used here cannot be read in {}: {error}",
-                    locks.display()
+                    locks.shown()
                 ));
             }
         };
         (noted != identity).then(|| {
-            format!(
-                "{} is used with another database on a server, and its runs are not in this one",
-                self.root.display()
-            )
+            format!("{} is used with another database on a server, and its runs are not in this one", self.root.shown())
         })
     }
 
@@ -101,16 +99,16 @@ impl Home {
             let is_noted = ua_store_postgres::database_beside(&self.locks()).is_ok_and(|noted| noted.is_some());
             let moved = left_of(&self.database).filter(|_| !is_noted);
             return moved
-                .map(|left| format!("{} was moved to a server, which may be another one", left.display()))
+                .map(|left| format!("{} was moved to a server, which may be another one", left.shown()))
                 .collect();
         }
-        let root = self.root.display();
+        let root = self.root.shown();
         let server = self.was_served().then(|| format!("{root} was used with a database on a server"));
         let own = self.root.join(DATABASE);
         let is_another = own != self.database && !holds_nothing(&own);
-        let file = is_another.then(|| format!("{} is another database", own.display()));
+        let file = is_another.then(|| format!("{} is another database", own.shown()));
         let kept = ua_store_sqlite::kept_by_restores(&self.database).into_iter();
-        let kept = kept.map(|kept| format!("{} is the database that a restore put aside", kept.display()));
+        let kept = kept.map(|kept| format!("{} is the database that a restore put aside", kept.shown()));
         server.into_iter().chain(file).chain(kept).collect()
     }
 
@@ -121,7 +119,7 @@ impl Home {
     #[cfg(feature = "postgres")]
     pub fn forget_the_server(&self) -> Result<(), HostError> {
         ua_store_postgres::forget_database_beside(&self.locks())
-            .map_err(|e| HostError::storage(format!("cannot change {}: {e}", self.locks().display())))
+            .map_err(|e| HostError::storage(format!("cannot change {}: {e}", self.locks().shown())))
     }
 
     /// Whether a line about an effect lies beside the database.
@@ -132,15 +130,15 @@ impl Home {
     /// That there is nothing to move: the database was moved to a server before.
     pub fn moved_already(&self) -> Option<HostError> {
         let is_beside = |left: &std::path::PathBuf| {
-            let name = left.display().to_string();
+            let name = left.to_string_lossy().into_owned();
             name.ends_with("-wal") || name.ends_with("-shm")
         };
         let left = left_of(&self.database).find(|left| !is_beside(left))?;
         Some(
             HostError::usage(format!(
                 "the database of {} was moved to a server already, and {} is what is kept of it",
-                self.root.display(),
-                left.display()
+                self.root.shown(),
+                left.shown()
             ))
             .hint(format!("{NAME_IT}; nothing was changed")),
         )
@@ -161,12 +159,12 @@ impl Home {
 pub(super) fn was_moved(copy: &Path, left: &Path) -> HostError {
     HostError::storage(format!(
         "{} is a copy of a database that was moved to a server ({} is what is left of it here), and what was done there since is not in it",
-        copy.display(),
-        left.display()
+        copy.shown(),
+        left.shown()
     ))
     .hint(format!(
         "of the server, {NAME_IT}; if it is not used any more, move {} away first; nothing was changed",
-        left.display()
+        left.shown()
     ))
     .field("kind", TWO_COPIES)
 }

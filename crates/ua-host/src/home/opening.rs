@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use ua_core::{PrintedCommand, RunId};
+use ua_core::{PrintedCommand, RunId, ShowPath as _};
 use ua_files::Folder;
 use ua_store::{RunRecord, StoreError};
 #[cfg(feature = "postgres")]
@@ -116,7 +116,7 @@ impl Home {
         (own != found).then(|| {
             HostError::usage(format!(
                 "{} is not the database that your installation of ua had there: somebody put another one in its place, as a checkout may do",
-                self.database.display()
+                self.database.shown()
             ))
             .hint(format!(
                 "its runs may start programs of somebody else; if you put it there, {}; otherwise put yours back (`ua db restore COPY`); \
@@ -162,7 +162,7 @@ impl Home {
         let Some((folder, owner)) = self.somebody_elses() else { return Ok(()) };
         Err(HostError::storage(format!(
             "{} belongs to another user (uid {owner}), who could not open the files that your user makes there",
-            folder.display()
+            folder.shown()
         ))
         .hint(format!("run the command as that user (`sudo -u '#{owner}' ua …`), or {}", self.another_root()))
         .not_begun())
@@ -199,7 +199,7 @@ impl Home {
                 (_, _) => Err(io::ErrorKind::InvalidInput.into()),
             };
             return opened.map(drop).map_err(|e| {
-                HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
+                HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.shown()))
                     .hint(format!("make it writable, or {}", self.another_database()))
                     .not_begun()
             });
@@ -215,7 +215,7 @@ impl Home {
     }
 
     fn cannot_make(&self, error: &std::io::Error) -> HostError {
-        HostError::storage(format!("cannot create {}: {error}", self.root.display())).hint(self.another_root())
+        HostError::storage(format!("cannot create {}: {error}", self.root.shown())).hint(self.another_root())
     }
 
     /// Refuses a database in whose folder nothing can be made, and a file that is no database of ours, and leaves them as they are.
@@ -246,7 +246,7 @@ impl Home {
         match Standing::of(&self.database) {
             Ok(Standing::Leaving(copy)) => Err(HostError::storage(format!(
                 "{} is being moved to the {} by a `ua db copy` that has not finished, so nobody knows yet whether its runs are there",
-                self.database.display(),
+                self.database.shown(),
                 copy.shown
             ))
             .hint("`ua db copy` finishes it, and `ua db copy --undo` keeps the database in the file; nothing was changed")),
@@ -265,7 +265,7 @@ impl Home {
     fn foreign_link(&self) -> Option<HostError> {
         let link = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN))?;
         Some(
-            HostError::usage(format!("{} is a link or a device, but ua must write to it", link.display()))
+            HostError::usage(format!("{} is a link or a device, but ua must write to it", link.shown()))
                 .hint(format!("remove it, or {}", self.another_root()))
                 .not_begun(),
         )
@@ -292,7 +292,7 @@ impl Home {
             let revoke = PrintedCommand::of("ua trust").option("--revoke", &self.root).in_code();
             tracing::warn!(
                 "{} is trusted from now on, because you named it; {revoke} takes that back",
-                self.root.display()
+                self.root.shown()
             );
         }
         let beside = (self.state() != self.root).then(|| {
@@ -337,15 +337,15 @@ impl Home {
                     Some("set HOME or XDG_STATE_HOME as they were when it was made"),
                 ),
                 Unknown::NoNotes(state) => self.disbelieved(
-                    &format!("was not made by your installation of ua, or not with this HOME: nothing is noted in {}", state.display()),
+                    &format!("was not made by your installation of ua, or not with this HOME: nothing is noted in {}", state.shown()),
                     None,
                 ),
                 Unknown::MovedFrom(from) => self.disbelieved(
-                    &format!("was moved or renamed: your installation of ua made it at {}", from.display()),
+                    &format!("was moved or renamed: your installation of ua made it at {}", from.shown()),
                     Some(&format!("move it back (`{}`): its runs have their files there", way_back(&self.root, &from))),
                 ),
                 Unknown::CopyOf(from) => self.disbelieved(
-                    &format!("is a copy: your installation of ua made the one at {}", from.display()),
+                    &format!("is a copy: your installation of ua made the one at {}", from.shown()),
                     Some("use that one: a copy knows nothing of what its runs did since"),
                 ),
                 Unknown::Foreign => self.disbelieved("was not made by your installation of ua", None),
@@ -366,7 +366,7 @@ impl Home {
     /// The refusal of a root that nobody named; `first` is what to do before anything else, where that is known.
     fn disbelieved(&self, why: &str, first: Option<&str>) -> HostError {
         let begin = first.map_or_else(|| "its".to_owned(), |first| format!("{first}. Otherwise: its"));
-        HostError::usage(format!("{} {why}", self.root.display())).hint(format!(
+        HostError::usage(format!("{} {why}", self.root.shown())).hint(format!(
             "{begin} runs may start programs of somebody else; if it is yours, {}; nothing was read",
             self.how_to_trust()
         ))
@@ -385,7 +385,7 @@ impl Home {
         Some(format!(
             "warning: {why}, so `ua` cannot note that {0} is its own, and the next command that does not name it will refuse it. Name it with --root {0} \
              each time, or set HOME or XDG_STATE_HOME to a folder that you can write to",
-            self.root.display()
+            self.root.shown()
         ))
     }
 
@@ -395,7 +395,7 @@ impl Home {
         match (moved, workspace.parent()) {
             (Some(moved), Some(parent)) => format!(
                 "a folder of its name is {}: the folder of all runs was moved or renamed. Move that back (`{}`); its files are part of the run",
-                moved.display(),
+                moved.shown(),
                 way_back(&self.root, parent)
             ),
             (None, _) | (_, None) => format!(
@@ -413,11 +413,11 @@ impl Home {
         let moved = workspace.file_name().map(|name| self.root.join(name)).filter(|moved| moved.is_dir());
         match moved {
             Some(moved) => {
-                format!("the folder of all runs was moved or renamed: the workspace is {} now", moved.display())
+                format!("the folder of all runs was moved or renamed: the workspace is {} now", moved.shown())
             }
             None => format!(
                 "the workspace {} was moved or deleted; what the database has of the run is whole",
-                workspace.display()
+                workspace.shown()
             ),
         }
     }
@@ -471,7 +471,7 @@ impl Home {
 
     /// That there is no database, where no run left anything either.
     pub fn no_file(&self) -> HostError {
-        let error = HostError::usage(format!("there is no runtime database at {}", self.database.display()));
+        let error = HostError::usage(format!("there is no runtime database at {}", self.database.shown()));
         error.hint(format!("no job was run here yet; {}, or start one with `ua job FILE`", self.another_database()))
     }
 
@@ -512,7 +512,7 @@ impl Home {
     /// The refusal of a database that is gone.
     fn gone(&self) -> HostError {
         let what = if self.database.exists() { "is empty" } else { "is gone" };
-        HostError::storage(format!("the runtime database {} {what}", self.database.display())).hint(self.put_it_back())
+        HostError::storage(format!("the runtime database {} {what}", self.database.shown())).hint(self.put_it_back())
     }
 
     /// What to do about a database that is gone.
@@ -531,14 +531,14 @@ impl Home {
         format!(
             "runs were made in {}, and only their database knows what they did outside: put it back (`ua db restore COPY` takes a copy \
              that `ua db backup` made){server}; for new runs, {}; nothing was changed",
-            self.root.display(),
+            self.root.shown(),
             self.another_database()
         )
     }
 
     /// Why the database file cannot be opened or looked at, and what a person does about it: nothing was done with it yet, whoever wanted to.
     pub fn cannot_open(&self, error: &StoreError) -> HostError {
-        let opening = format!("open the runtime database {}", self.database.display());
+        let opening = format!("open the runtime database {}", self.database.shown());
         let StoreError::Unavailable { why, .. } = error else { return HostError::store(&opening, error) };
         let another = self.another_database();
         let copy = "restore a copy that `ua db backup` made with `ua db restore COPY`";
@@ -561,7 +561,7 @@ impl Home {
                 why.as_str(),
                 format!(
                     "look what the system's log says of that disk, and keep a copy of {} before anything else",
-                    self.state().display()
+                    self.state().shown()
                 )
                 .into(),
             ),
@@ -569,7 +569,7 @@ impl Home {
                 "its file system is mounted read-only, and SQLite has to write there, to read what is left in the log of a database as well",
                 format!(
                     "mount it for writing, or copy {0} to a disk that you can write to and name the copy with --root",
-                    self.state().display()
+                    self.state().shown()
                 )
                 .into(),
             ),
@@ -588,7 +588,7 @@ impl Home {
             Some(Trouble::Other) => (why.as_str(), format!("check whether the file belongs to ua, or {another}").into()),
         };
         // Words that name the file themselves are about it, or about one beside it.
-        let is_named = why.contains(&self.database.display().to_string());
+        let is_named = why.contains(&self.database.shown().to_string());
         let opening = if is_named { "open the runtime database" } else { opening.as_str() };
         HostError::storage(format!("cannot {opening}: {why}")).hint(hint.and(text("nothing was changed")))
     }
@@ -613,10 +613,10 @@ impl Home {
     fn cannot_read(&self, path: &Path, error: &io::Error) -> HostError {
         if error.kind() == io::ErrorKind::NotADirectory {
             let file = path.ancestors().find(|above| above.is_file()).unwrap_or(path);
-            return HostError::storage(format!("{} is a file, but must be a folder", file.display()))
+            return HostError::storage(format!("{} is a file, but must be a folder", file.shown()))
                 .hint(format!("move it away, or {}; nothing was changed", self.another_root()));
         }
-        HostError::storage(format!("cannot read {}: {error}", path.display()))
+        HostError::storage(format!("cannot read {}: {error}", path.shown()))
             .hint(format!("make it yours (`chown`, `chmod u+rwX`), or {}; nothing was changed", self.another_root()))
     }
 }
@@ -647,7 +647,7 @@ pub(crate) fn of_another_user(database: &Path, owner: u32) -> HostError {
     let folder = database.parent().unwrap_or(database);
     HostError::usage(format!(
         "the runs in {} belong to another user (uid {owner}), and only that user's `ua` opens their database",
-        folder.display()
+        folder.shown()
     ))
 }
 
@@ -686,7 +686,7 @@ pub fn cannot_write(folder: &Path) -> Option<(String, &'static str)> {
     let why = io::Error::from(rustix::fs::access(folder, wanted).err()?);
     let is_mounted_so = why.kind() == io::ErrorKind::ReadOnlyFilesystem;
     let how = if is_mounted_so { "mount it for writing" } else { "let your user write there (`chmod u+wx`)" };
-    Some((format!("cannot write to the folder {}: {why}", folder.display()), how))
+    Some((format!("cannot write to the folder {}: {why}", folder.shown()), how))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use ua_store_sqlite::foreign_beside;
 
 use super::Home;
 use crate::error::HostError;
+use ua_core::ShowPath as _;
 
 impl Home {
     /// Refuses it before anything is read, unless a person names the root: what is in it is theirs then.
@@ -11,7 +12,7 @@ impl Home {
         let Some(planted) = foreign_beside(&self.database) else { return Ok(()) };
         Err(HostError::usage(format!(
             "{} was not left beside the database by ua: somebody put it there, as a checkout may do",
-            planted.display()
+            planted.shown()
         ))
         .hint(format!(
             "it would change what is in the database, and so which programs its runs start. If a program of yours that writes to the database has it \

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use ua_core::{RunId, Timestamp};
+use ua_core::{RunId, ShowPath as _, Timestamp};
 use ua_files::Folder;
 use ua_runner::{Workspace, WorkspaceError, settle_workspace};
 use ua_store::{RunQuery, RunRecord, Store as _};
@@ -46,7 +46,7 @@ impl Home {
         if !pattern.contains("<id>") {
             return Err(HostError::usage(format!(
                 "the workspace {} exists already; a workspace belongs to one run",
-                folder.display()
+                folder.shown()
             ))
             .hint("put `<id>` into `artifacts.workspace_dir`, or leave the field out"));
         }
@@ -71,15 +71,13 @@ impl Home {
             Ok(kind) => Ok(kind.is_some()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                Err(HostError::usage(format!("the workspace {} cannot be made: {error}", folder.display()))
+                Err(HostError::usage(format!("the workspace {} cannot be made: {error}", folder.shown()))
                     .hint("name another folder in `artifacts.workspace_dir`")
                     .not_begun())
             }
-            Err(error) => {
-                Err(HostError::storage(format!("the workspace {} cannot be made: {error}", folder.display()))
-                    .hint("check that the folders above it are folders, and yours")
-                    .not_begun())
-            }
+            Err(error) => Err(HostError::storage(format!("the workspace {} cannot be made: {error}", folder.shown()))
+                .hint("check that the folders above it are folders, and yours")
+                .not_begun()),
         }
     }
 
@@ -96,8 +94,8 @@ impl Home {
         let Some((key, place)) = self.named.iter().find(|(_, place)| meets(place)) else { return Ok(()) };
         Err(HostError::usage(format!(
             "the workspace {} cannot be there: the setting `{key}` names {}",
-            folder.display(),
-            place.display()
+            folder.shown(),
+            place.shown()
         ))
         .hint("name another folder in `artifacts.workspace_dir`, or leave the field out")
         .not_begun())
@@ -126,7 +124,7 @@ impl Home {
                 };
                 return Err(HostError::usage(format!(
                     "the workspace {} {how} run {}; a workspace belongs to one run",
-                    folder.display(),
+                    folder.shown(),
                     other.run_id
                 ))
                 .hint("name another folder in `artifacts.workspace_dir`, or leave the field out"));
@@ -148,7 +146,7 @@ impl Home {
         let made = match self.place_of(folder) {
             Some((root, below)) => {
                 let root = Folder::open(&root)
-                    .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.display())).of_the_machine())?;
+                    .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.shown())).of_the_machine())?;
                 settle_workspace(&root, &below, run)?;
                 Workspace::create_in(&root, below)
             }
@@ -229,7 +227,7 @@ impl Home {
             return Err(HostError::usage(format!(
                 "`artifacts.workspace_dir` is {name:?}, but ua keeps `{own}` in the workspace root for itself"
             ))
-            .hint(format!("name another folder below {}", self.root.display()))
+            .hint(format!("name another folder below {}", self.root.shown()))
             .not_begun());
         }
         let is_hidden =
@@ -246,7 +244,7 @@ impl Home {
             return Err(HostError::usage(format!(
                 "`artifacts.workspace_dir` is {name:?}, which leads out of the workspace root"
             ))
-            .hint(format!("name a folder below {}", self.root.display())));
+            .hint(format!("name a folder below {}", self.root.shown())));
         }
         let path = self.root.join(path);
         self.refuse_named(&path)?;

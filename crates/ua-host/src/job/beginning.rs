@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::time::Duration;
 
-use ua_core::{RunId, RunSpec, Timestamp, sha256};
+use ua_core::{RunId, RunSpec, ShowPath as _, Timestamp, sha256};
 use ua_files::Folder;
 use ua_store::{RunQuery, RunRecord, Store as _};
 
@@ -54,8 +54,8 @@ impl Beginning {
     async fn lock_of_root(host: &Host) -> Result<File, HostError> {
         let folder = host.home().locks();
         let failed = |error| {
-            HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).display()))
-                .hint(format!("{} must be a folder of yours that can be written to", folder.display()))
+            HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).shown()))
+                .hint(format!("{} must be a folder of yours that can be written to", folder.shown()))
                 .not_begun()
         };
         let file = Folder::make_itself(&folder).and_then(|folder| folder.open_or_make(FILE)).map_err(failed)?;

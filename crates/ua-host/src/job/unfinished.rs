@@ -5,7 +5,7 @@
 //! person asked of it, and one that ended is while nobody knows what came of a call of it. They are looked for in the whole database, which may be
 //! that of many machines: what locks say here says nothing about a run that another place has, so such a run is taken for one that may be at work.
 
-use ua_core::{CallId, CallStatus, PrintedCommand, RunId, RunSpec, RunStatus, RunStop};
+use ua_core::{CallId, CallStatus, PrintedCommand, RunId, RunSpec, RunStatus, RunStop, ShowPath as _};
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
@@ -261,9 +261,10 @@ pub(crate) async fn in_another_place(
                 (format!("{} {}, and `ua runs show {id}` shows it", next.who(), next.does()), "unfinished_run")
             };
             let first = there.home().commands().complete(&first).into_owned();
-            let how = format!("{how}, in another place: {}", root.display());
+            let how = format!("{how}, in another place: {}", root.shown());
             return Ok(Some(
-                refused(request, run, kind, &how, &first, Another::After).field("root", root.display().to_string()),
+                refused(request, run, kind, &how, &first, Another::After)
+                    .field("root", root.to_string_lossy().into_owned()),
             ));
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::{Component, RunSpec};
+use ua_core::{Component, RunSpec, ShowPath as _};
 use ua_mcp::Reach;
 use ua_store::{NewOverride, OverrideKind, OverrideRecord, RunRecord, RunStore};
 
@@ -162,7 +162,7 @@ impl Launch {
         if changes.is_empty() {
             return Ok(());
         }
-        let shown = plain(&file.display().to_string());
+        let shown = file.shown().to_string();
         Err(HostError::waiting(format!(
             "what {shown} says of tool servers, or a program file of theirs, changed since the run was stored: {}",
             changes.join(", ")

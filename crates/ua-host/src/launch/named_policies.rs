@@ -13,14 +13,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
-use ua_core::{PrintedCommand, RunId, Sha256, shell_word};
+use ua_core::{PrintedCommand, RunId, Sha256, ShowPath as _, shell_word};
 
 use super::Launch;
 use crate::error::HostError;
 use crate::placed::{FileKind, Place, Placed};
 use crate::policies;
 use crate::settings::Settings;
-use crate::text::plain;
 use crate::trust;
 
 impl Launch {
@@ -73,7 +72,7 @@ impl Launch {
             }
             Begun::Run(run) => format!("accept them (`ua resume {run} --accept policy`), or submit the run again"),
         };
-        let shown: Vec<String> = changed.iter().map(|(file, _)| plain(&file.display().to_string())).collect();
+        let shown: Vec<String> = changed.iter().map(|(file, _)| file.shown().to_string()).collect();
         let words =
             format!("these policy files changed since they were named or trusted for the run: {}", shown.join(", "));
         Err(HostError::waiting(words).hint(format!("look at what changed, then {next}")).not_begun())

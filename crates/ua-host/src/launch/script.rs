@@ -10,6 +10,7 @@ use crate::error::{HostError, chain};
 use crate::paths::json_fragment;
 use crate::placed::{FileKind, Place};
 use crate::selectors;
+use ua_core::ShowPath as _;
 
 impl Launch {
     /// The script that plays the model of a run of `scripted`, and its file.
@@ -20,7 +21,7 @@ impl Launch {
         };
         let script = Place::of_job(FileKind::Script, file, &self.job_dir).read()?.parse(|text| {
             Script::parse(&text.replace("${JOB_DIR}", &json_fragment(&self.job_dir))).map_err(|e| {
-                let words = format!("{}: {}", file.display(), chain(&e));
+                let words = format!("{}: {}", file.shown(), chain(&e));
                 HostError::usage(words).hint("correct the script").not_begun()
             })
         })?;

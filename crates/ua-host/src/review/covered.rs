@@ -31,6 +31,7 @@ use super::launchers::{CONTAINERS, Invocation, assignments, invocations, is_foll
 use super::{named, of_ua};
 use crate::home::{DEFAULT_ROOT, is_written_by_runs};
 use crate::roots::Roots;
+use ua_core::ShowPath as _;
 
 /// Programs whose first argument that is no option is a script, which has the rest for itself.
 const INTERPRETERS: [&str; 14] =
@@ -188,7 +189,7 @@ pub(super) fn covered(
             covered.project(project);
             covered.warn(format!(
                 "`{name}` decides by files of {} what it runs: all that is not data counts there, and what it takes from elsewhere does not",
-                project.display()
+                project.shown()
             ));
             launchers.push(name.to_owned());
         }
@@ -207,7 +208,7 @@ pub(super) fn covered(
             covered.warn(format!(
                 "`{}` may run code of {} that its words do not name, and that is not covered",
                 name_of(command),
-                base.display()
+                base.shown()
             ));
         }
     }
@@ -271,7 +272,7 @@ impl Covered {
                 let is_data = has_ending(&path, &DATA) && (has_script || !is_interpreter);
                 if is_behind_the_script || is_data {
                     if path.is_file() {
-                        covered.warn(format!("{} is taken for data: changes of it ask nothing", path.display()));
+                        covered.warn(format!("{} is taken for data: changes of it ask nothing", path.shown()));
                         covered.worked_on.insert(path);
                     }
                     continue;
@@ -543,12 +544,12 @@ impl Covered {
                 if is_run && self.files.len() < MAX_FILES {
                     self.files.insert(path);
                 } else if is_run {
-                    self.warn(format!("not all .pth files of {} are covered: there are too many", packages.display()));
+                    self.warn(format!("not all .pth files of {} are covered: there are too many", packages.shown()));
                     return;
                 }
             }
             let what = "packages that are not named by -m are not covered";
-            self.warn(format!("of {} its .pth files count; {what}", packages.display()));
+            self.warn(format!("of {} its .pth files count; {what}", packages.shown()));
         }
     }
 
@@ -586,8 +587,8 @@ impl Covered {
             };
             self.warn(format!(
                 "{} names {}, so what runs write there counts, and asks again",
-                by.display(),
-                root.display()
+                by.shown(),
+                root.shown()
             ));
             self.whole_root = Some(root.clone());
             self.seen.clear();
@@ -600,7 +601,7 @@ impl Covered {
     }
 
     fn warn_of_runs(&mut self, root: &Path) {
-        self.warn(format!("what runs write below {} is not covered", root.display()));
+        self.warn(format!("what runs write below {} is not covered", root.shown()));
     }
 
     /// Takes out what the words behind a script name as its data: it lies beside many a script without an ending, as code may, and a person was told
@@ -634,14 +635,14 @@ impl Covered {
             }
             let (says, said) = of_ua::said_by(code, &left);
             left.retain(|file| !said.contains(file));
-            named.extend(said.into_iter().map(|file| (format!("{} {says}", code.display()), file)));
+            named.extend(said.into_iter().map(|file| (format!("{} {says}", code.shown()), file)));
         }
         for (by, file) in named {
-            self.warn(format!("{by} {}, so a change of that asks again", file.display()));
+            self.warn(format!("{by} {}, so a change of that asks again", file.shown()));
             self.files.insert(file.clone());
         }
         if !left.is_empty() {
-            let names: Vec<String> = left.iter().map(|file| file.display().to_string()).collect();
+            let names: Vec<String> = left.iter().map(|file| file.shown().to_string()).collect();
             self.warn(format!(
                 "these jobs, policies and other files of ua beside it may change without a question, because neither its words nor its code name them: {}",
                 names.join(", ")
@@ -688,7 +689,7 @@ impl Covered {
             let is_too_much = self.files.len() >= MAX_FILES || depth >= MAX_DEPTH;
             if meta.is_dir() && !PASSED_OVER.contains(&name) {
                 if is_too_much {
-                    self.warn(format!("not all of {} is covered: it is too much", folder.display()));
+                    self.warn(format!("not all of {} is covered: it is too much", folder.shown()));
                     return;
                 }
                 if BULKY.contains(&name) {
@@ -698,7 +699,7 @@ impl Covered {
                 }
             } else if meta.is_file() && counts.has(&path) {
                 if is_too_much {
-                    self.warn(format!("not all of {} is covered: it is too much", folder.display()));
+                    self.warn(format!("not all of {} is covered: it is too much", folder.shown()));
                     return;
                 }
                 if of_ua::is_of_ua(&path) {

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::covered::Covered;
 use super::kinds::open;
 use super::launchers::{name_of, words_of};
+use ua_core::ShowPath as _;
 
 /// A launcher among the words of a command line, and what it may fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,7 +176,7 @@ impl Covered {
         }
         for folder in on_the_way_up(base, home) {
             for file in settings.iter().map(|name| folder.join(name)).filter(|file| file.is_file()) {
-                self.warn(format!("`{}` heeds {}, which may say where it fetches from", fetcher.name, file.display()));
+                self.warn(format!("`{}` heeds {}, which may say where it fetches from", fetcher.name, file.shown()));
                 self.file(&file);
             }
             if fetcher.language == Language::Node {
@@ -194,7 +195,7 @@ impl Covered {
                 self.warn(format!(
                     "`{}` runs the `{package}` that is installed in {}, and not the registry's",
                     fetcher.name,
-                    modules.display()
+                    modules.shown()
                 ));
                 self.name(&program);
                 self.whole(&code);

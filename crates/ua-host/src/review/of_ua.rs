@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use ua_classify::PolicyRules;
-use ua_core::RunSpec;
+use ua_core::{RunSpec, ShowPath as _};
 use ua_llm::Script;
 use ua_mcp::McpConfig;
 
@@ -46,7 +46,7 @@ pub(super) fn is_of_ua(path: &Path) -> bool {
         return false;
     }
     let Some(text) = text(path, MAX_JOB_BYTES) else { return false };
-    let shown = path.display().to_string();
+    let shown = path.shown().to_string();
     match ending {
         // What stands there about a server counts for that server, piece by piece.
         Some("json") if name == PROJECT_FILE => McpConfig::parse(&text, &shown).is_ok(),

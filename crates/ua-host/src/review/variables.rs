@@ -9,6 +9,7 @@ use super::covered::Covered;
 use super::env_words::split_string;
 use super::kinds::has_ending;
 use super::named::{inside, pieces, whole_pieces};
+use ua_core::ShowPath as _;
 
 /// Variables that decide what code a program loads.
 const LOADERS: [&str; 61] = [
@@ -151,7 +152,7 @@ impl Covered {
                 if let Some(path) = inside(base, piece) {
                     if path.is_dir() && loads {
                         self.whole(&path);
-                        self.warn(format!("{name} names {}: all that is not data counts there", path.display()));
+                        self.warn(format!("{name} names {}: all that is not data counts there", path.shown()));
                     } else if path.is_file() && loads {
                         self.name(&path);
                     } else if path.is_file() && !has_ending(&path, &DATA) {

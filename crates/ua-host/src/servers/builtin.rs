@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ua_classify::Classifier;
-use ua_core::{RunSpec, ToolNamespace, ToolSpec};
+use ua_core::{RunSpec, ShowPath as _, ToolNamespace, ToolSpec};
 use ua_dispatch::{Catalog, Rules};
 use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
 
@@ -26,7 +26,7 @@ pub fn builtin_server(
     launch: &Launch,
     run_command: bool,
 ) -> Result<ServerSpec, HostError> {
-    let text = |path: &Path| path.display().to_string();
+    let text = |path: &Path| path.to_string_lossy().into_owned();
     // A run goes on wherever it is resumed with what was meant where it was started.
     let settings = &host.settings().clone().begun_in(launch.folder());
     // What it takes of our settings, and our folders where nobody named others. All of it goes by the environment, because every user of
@@ -160,7 +160,7 @@ pub fn mail_in_a_folder(
     let sentence = format!(
         "{} writes each mail into the folder {}, and nothing sends it from there: no mail server is set (`UA_MAIL`){beside}",
         ours,
-        folder.display()
+        folder.shown()
     );
     Some(MailFolder { sentence, has_others: !others.is_empty() })
 }
@@ -184,7 +184,7 @@ pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> 
             if let Some((why, how)) = there.and_then(crate::home::cannot_write) {
                 return HostError::storage(why).hint(format!("{how}, or name another folder with --root")).not_begun();
             }
-            HostError::storage(format!("cannot use {}, where built-in tools work: {error}", place.display()))
+            HostError::storage(format!("cannot use {}, where built-in tools work: {error}", place.shown()))
                 .hint(format!("move it away or mend its rights, or name another place in {name}"))
                 .not_begun()
         })?;
@@ -220,5 +220,5 @@ pub fn check_builtin(_settings: &Settings, _root: &Path) -> Result<(), HostError
 fn file_url(path: &Path) -> Result<String, HostError> {
     url::Url::from_directory_path(path)
         .map(String::from)
-        .map_err(|()| HostError::usage(format!("{} cannot be written as a file:// address", path.display())))
+        .map_err(|()| HostError::usage(format!("{} cannot be written as a file:// address", path.shown())))
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ua_core::{RunId, RunSpec, Timestamp, ToolSpec};
+use ua_core::{RunId, RunSpec, ShowPath as _, Timestamp, ToolSpec};
 use ua_dispatch::TransportError;
 use ua_files::{Folder, OwnedFolder};
 use ua_mcp::{LockDir, McpTransport, ServerSpec};
@@ -63,7 +63,7 @@ impl Listed {
         if spec.tools.builtin {
             let workspace = folder.path().join("workspace");
             std::fs::create_dir(&workspace)
-                .map_err(|e| HostError::storage(format!("cannot create {}: {e}", workspace.display())))?;
+                .map_err(|e| HostError::storage(format!("cannot create {}: {e}", workspace.shown())))?;
             specs.push(builtin_server(host, folder.path(), &workspace, launch, spec.tools.run_command)?);
         }
         specs.extend(launch.configured_servers(host, spec)?);

@@ -11,6 +11,7 @@ use super::list::{SETTINGS, Setting, ValueKind};
 use crate::error::HostError;
 use crate::home::DEFAULT_ROOT;
 use crate::placed::{FileKind, Place};
+use ua_core::ShowPath as _;
 
 /// The most that is read of a configuration file.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -49,8 +50,8 @@ impl Layer {
         });
         let is_open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
         if has_secret && is_open {
-            return Err(HostError::usage(format!("{} holds a key and others can read it", path.display()))
-                .hint(format!("chmod 600 {}", path.display())));
+            return Err(HostError::usage(format!("{} holds a key and others can read it", path.shown()))
+                .hint(format!("chmod 600 {}", ua_core::shell_word(path))));
         }
         Ok(said)
     }
@@ -78,7 +79,7 @@ impl Layer {
 impl Reader<'_> {
     fn place(&self, at: usize) -> String {
         let line = self.text.get(..at).unwrap_or(self.text).matches('\n').count() + 1;
-        format!("{}:{line}", self.path.display())
+        format!("{}:{line}", self.path.shown())
     }
 
     fn wrong(&self, at: usize, why: &str) -> HostError {
@@ -214,7 +215,7 @@ impl Reader<'_> {
         if between.any(|above| above.join(super::PROJECT_FILE).exists() || above.join(crate::roots::MARKER).exists()) {
             return Err(wrong("is in another project"));
         }
-        Ok(folder.display().to_string())
+        Ok(folder.to_string_lossy().into_owned())
     }
 
     /// Refuses a path with the name of a variable, as a shell writes one: a folder of that name would be made and used.
@@ -235,10 +236,10 @@ impl Reader<'_> {
     /// A path as the file means it.
     fn path_of(&self, text: &str) -> String {
         if let (Some(rest), Some(home)) = (text.strip_prefix("~/"), self.home) {
-            return Path::new(home).join(rest).display().to_string();
+            return Path::new(home).join(rest).to_string_lossy().into_owned();
         }
         let folder = self.path.parent().unwrap_or(Path::new("/"));
-        folder.join(text).display().to_string()
+        folder.join(text).to_string_lossy().into_owned()
     }
 }
 

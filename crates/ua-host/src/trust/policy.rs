@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use ua_classify::PolicyRules;
-use ua_core::KeyBuilder;
+use ua_core::{KeyBuilder, ShowPath as _};
 
 use super::{Entry, Trusted, canonical};
 use crate::error::{HostError, chain};
@@ -37,7 +37,7 @@ impl PolicyReview {
     pub fn of(settings: &Settings, file: &Path) -> Result<Self, HostError> {
         let placed = Place::named(FileKind::Policy, file).read()?;
         placed.parse(|text| {
-            PolicyRules::parse(text, &file.display().to_string()).map_err(|error| {
+            PolicyRules::parse(text, &file.shown().to_string()).map_err(|error| {
                 HostError::usage(chain(&error)).hint(
                     "`ua trust` takes policy files (.toml), configurations of tool servers and folders of workspaces",
                 )

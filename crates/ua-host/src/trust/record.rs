@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ua_core::Timestamp;
+use ua_core::{ShowPath as _, Timestamp};
 use ua_files::{Folder, Kind};
 
 use crate::error::HostError;
@@ -69,7 +69,7 @@ impl Trusted {
     fn read_from(folder: &Path) -> Result<Self, HostError> {
         let path = folder.join(FILE);
         let unusable = |why: String| {
-            HostError::usage(format!("cannot use {}: {why}", path.display()))
+            HostError::usage(format!("cannot use {}: {why}", path.shown()))
                 .hint("correct or remove the file; then `ua trust` asks again")
         };
         // What is opened is asked whose it is: by its name it may be another file a moment later.
@@ -102,7 +102,7 @@ impl Trusted {
     pub fn write(&self, settings: &Settings) -> Result<(), HostError> {
         let folder = folder(settings)?;
         self.write_to(&folder).map_err(|e| {
-            HostError::storage(format!("cannot write {}: {e}", folder.join(FILE).display()))
+            HostError::storage(format!("cannot write {}: {e}", folder.join(FILE).shown()))
                 .hint("make that folder writable")
         })
     }

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use ua_core::{PrintedCommand, Timestamp};
+use ua_core::{PrintedCommand, ShowPath as _, Timestamp};
 use ua_store::{RunQuery, Store as _};
 use ua_store_sqlite::SqliteStore;
 
@@ -16,7 +16,7 @@ use crate::error::{HostError, chain};
 use crate::home::{DEFAULT_ROOT, is_written_by_runs, make_own, of_another_user, owner_of_database};
 use crate::roots::{Belief, MARKER, Roots, state_folder};
 use crate::settings::Settings;
-use crate::text::{line, plain};
+use crate::text::line;
 
 /// The database of a folder of runs.
 const DATABASE: &str = "runtime_state.db";
@@ -57,7 +57,7 @@ impl RunsReview {
         let shown = folder;
         let folder = canonical(&settings.absolute(folder)?);
         let names: Vec<String> = fs::read_dir(&folder)
-            .map_err(|e| HostError::usage(format!("cannot look into {}: {e}", shown.display())))?
+            .map_err(|e| HostError::usage(format!("cannot look into {}: {e}", shown.shown())))?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect();
         let database = folder.join(DATABASE);
@@ -69,20 +69,20 @@ impl RunsReview {
         let is_elsewhere = settings.var("UA_DATABASE_URL").or_else(|| settings.var("UA_RUNTIME_DB_PATH")).is_some();
         let is_used = |name: &String| is_written_by_runs(name, folder.join(name).is_dir()) && name != MARKER;
         let (what, runs) = if is_file {
-            (plain(&database.display().to_string()), of_database(&database).await)
+            (database.shown().to_string(), of_database(&database).await)
         } else if is_elsewhere && names.iter().any(is_used) {
             ("the database that the settings name".to_owned(), Vec::new())
         } else {
             return Err(without_runs(shown, &names));
         };
         let meta =
-            fs::metadata(&folder).map_err(|e| HostError::usage(format!("cannot look at {}: {e}", shown.display())))?;
+            fs::metadata(&folder).map_err(|e| HostError::usage(format!("cannot look at {}: {e}", shown.shown())))?;
         let owner = if meta.uid() == rustix::process::geteuid().as_raw() {
             "you".to_owned()
         } else {
             format!("another user ({})", meta.uid())
         };
-        let mut lines = vec![format!("folder     {}", plain(&folder.display().to_string()))];
+        let mut lines = vec![format!("folder     {}", folder.shown())];
         lines.push(format!("belongs to {owner}"));
         lines.push(format!("runs in    {what}"));
         lines.extend(runs);
@@ -129,7 +129,7 @@ async fn of_database(database: &Path) -> Vec<String> {
 
 /// The refusal of a folder in which there is nothing to trust, with what may have been meant.
 fn without_runs(folder: &Path, names: &[String]) -> HostError {
-    let shown = folder.display();
+    let shown = folder.shown();
     let has = |name: &str| names.iter().any(|other| other == name);
     let hint = if has(PROJECT_FILE) {
         format!(
@@ -159,7 +159,7 @@ pub fn all(settings: &Settings) -> Vec<TrustedRuns> {
 pub fn revoke(settings: &Settings, folder: &Path) -> Result<bool, HostError> {
     let folder = canonical(&settings.absolute(folder)?);
     Roots::new(state_folder(settings)).disown(&folder).map_err(|e| {
-        HostError::storage(format!("cannot record that {} is not trusted any more: {e}", folder.display()))
+        HostError::storage(format!("cannot record that {} is not trusted any more: {e}", folder.shown()))
             .hint("make the folder `ua` in XDG_STATE_HOME (~/.local/state) writable")
     })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{Block, ModelTurn, Redactor, Sha256};
+use ua_core::{Block, ModelTurn, Redactor, Sha256, ShowPath as _};
 use ua_files::Folder;
 
 use super::{Asked, ByKey, Exchange, Places, VERSION, asked, decode, differ, placed};
@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
     /// It cannot be read.
-    #[error("cannot read the cassette {}", file.display())]
+    #[error("cannot read the cassette {}", file.shown())]
     Unreadable {
         /// The file or folder.
         file: PathBuf,
@@ -30,7 +30,7 @@ pub enum CassetteError {
         source: std::io::Error,
     },
     /// A line is no exchange.
-    #[error("cannot read the cassette {}: line {line}: {why}", file.display())]
+    #[error("cannot read the cassette {}: line {line}: {why}", file.shown())]
     Line {
         /// The file.
         file: PathBuf,
@@ -40,7 +40,7 @@ pub enum CassetteError {
         why: String,
     },
     /// There is nothing in it.
-    #[error("cannot read the cassette {}: it has no exchange that brought a reply", file.display())]
+    #[error("cannot read the cassette {}: it has no exchange that brought a reply", file.shown())]
     Empty {
         /// The file or folder.
         file: PathBuf,

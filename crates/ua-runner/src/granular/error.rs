@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ua_core::{FailureClass, RunId, SpecError};
+use ua_core::{FailureClass, RunId, ShowPath as _, SpecError};
 use ua_dispatch::DispatchError;
 use ua_store::StoreError;
 
@@ -45,7 +45,7 @@ pub enum StepError {
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The run's files are gone, which are part of it.
-    #[error("cannot find the workspace of run {run}: {}", path.display())]
+    #[error("cannot find the workspace of run {run}: {}", path.shown())]
     WorkspaceGone {
         /// The run.
         run: RunId,
@@ -53,7 +53,7 @@ pub enum StepError {
         path: PathBuf,
     },
     /// The folder is another run's, whose files would count as this one's.
-    #[error("the folder {} is that of run {owner}; give run {run} a folder of its own", path.display())]
+    #[error("the folder {} is that of run {owner}; give run {run} a folder of its own", path.shown())]
     WorkspaceTaken {
         /// The run.
         run: RunId,

@@ -139,7 +139,7 @@ impl GranularStep {
             Ok(run) if run.parent_run_id.as_ref() == Some(parent) => {
                 let mut run = run;
                 if is_folder_of(&run, &workspace_dir)? {
-                    run.workspace_dir = workspace_dir.display().to_string();
+                    run.workspace_dir = workspace_dir.to_string_lossy().into_owned();
                 }
                 settle(&root, &run)?;
                 if let Some(asked) = at_turn.filter(|asked| *asked != run.shared_turns()) {
@@ -163,7 +163,7 @@ impl GranularStep {
         // The parent's folder lies beside the fork's, wherever that was when the parent was started.
         let beside = root.join(parent.as_str());
         if beside.is_dir() && is_folder_of(&records.run, &beside)? {
-            records.run.workspace_dir = beside.display().to_string();
+            records.run.workspace_dir = beside.to_string_lossy().into_owned();
         }
         let spec = self.spec()?;
         let mut plan = ForkPlan::of(&*host.store, records, at_turn, Some(spec.clone())).await?;
@@ -201,7 +201,7 @@ impl GranularStep {
         spec: RunSpec,
     ) -> Result<(RunRecord, Vec<(Component, Value)>), StepError> {
         let workspace = std::path::absolute(&host.workspace).unwrap_or_else(|_| host.workspace.clone());
-        let workspace_dir = workspace.display().to_string();
+        let workspace_dir = workspace.to_string_lossy().into_owned();
         let launch = self.launch();
         let found = match host.store.run(run_id).await {
             Ok(run) => run,

@@ -6,6 +6,7 @@ mod forged;
 mod model_server;
 mod one_binary;
 mod printed_commands;
+mod shown_paths;
 mod sim;
 mod supply_chain;
 mod walks;

@@ -47,10 +47,10 @@ const OWN: [(&str, &str); 25] = [
 ];
 
 /// A string of a source: the line that it begins in, what it says, and the source from its end on.
-type Literal<'s> = (usize, String, &'s str);
+pub(crate) type Literal<'s> = (usize, String, &'s str);
 
 /// The strings of a source, but for those of its tests.
-fn literals(source: &str) -> Vec<Literal<'_>> {
+pub(crate) fn literals(source: &str) -> Vec<Literal<'_>> {
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(c) = source[at..].chars().next() {
@@ -140,7 +140,7 @@ fn filled_in(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// The arguments that follow a format.
-fn arguments(behind: &str) -> Vec<String> {
+pub(crate) fn arguments(behind: &str) -> Vec<String> {
     let (mut depth, mut all) = (0_usize, vec![String::new()]);
     for c in behind.chars() {
         match c {

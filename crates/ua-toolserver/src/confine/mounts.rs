@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use ua_core::ShowPath as _;
 
 /// Keeps what is mounted here from then on from going anywhere else, and the other way round.
 pub(super) fn part() -> rustix::io::Result<()> {
@@ -31,7 +32,7 @@ pub(super) fn close(writable: &[PathBuf]) -> Result<(), String> {
     let here = std::env::current_dir().map_err(|error| format!("its folder: {error}"))?;
     let mut kept = Vec::with_capacity(writable.len());
     for folder in writable {
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
+        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.shown());
         let folder = folder.canonicalize().map_err(|error| said(&error))?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let tree = rustix::mount::open_tree(CWD, &folder, flags).map_err(|error| said(&error))?;
@@ -40,9 +41,9 @@ pub(super) fn close(writable: &[PathBuf]) -> Result<(), String> {
     close_all()?;
     for (folder, tree) in kept {
         rustix::mount::move_mount(&tree, "", CWD, &folder, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
+            .map_err(|error| format!("{}: {error}", folder.shown()))?;
     }
-    std::env::set_current_dir(&here).map_err(|error| format!("{}: {error}", here.display()))
+    std::env::set_current_dir(&here).map_err(|error| format!("{}: {error}", here.shown()))
 }
 
 fn close_all() -> Result<(), String> {
@@ -55,7 +56,7 @@ fn close_all() -> Result<(), String> {
     for line in listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let mount = Mount::read(line).ok_or_else(|| format!("a mount: {}", String::from_utf8_lossy(line)))?;
         let is_closed = mount.flags.contains(MountFlags::RDONLY)
-            || mount.close().map_err(|error| format!("{}: {error}", mount.path.display()))?;
+            || mount.close().map_err(|error| format!("{}: {error}", mount.path.shown()))?;
         root_is_closed |= is_closed && mount.id == root;
     }
     // The root of a process need not be that of a mount.

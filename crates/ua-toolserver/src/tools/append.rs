@@ -19,6 +19,7 @@ use crate::digest::sha256_hex;
 use crate::regular;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
+use ua_core::ShowPath as _;
 
 const JOURNAL: &str = ".ua/appends";
 
@@ -126,7 +127,7 @@ fn append(workspace: &Workspace, given: &Arguments, key: Option<&str>) -> Result
         .and_then(|()| workspace.area().sync(parent))
         .map_err(|error| Failure::Unclear(format!("could not sync {:?}: {error}", given.path)))?;
     Ok(Appended {
-        path: path.display().to_string(),
+        path: path.to_string_lossy().into_owned(),
         offset,
         added: content.len() as u64,
         bytes: if already_applied { size_now } else { end },
@@ -140,11 +141,11 @@ fn enter(workspace: &Workspace, key: &str, entry: Entry) -> Result<(Entry, bool)
     match workspace.area().dir().read(&name) {
         Ok(bytes) => {
             let earlier: Entry = serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::Unclear(format!("the journal entry {} cannot be read: {error}", name.display()))
+                Failure::Unclear(format!("the journal entry {} cannot be read: {error}", name.shown()))
             })?;
             if earlier.path != entry.path || earlier.sha256 != entry.sha256 {
                 return Err(Failure::refused(
-                    format!("this idempotency key was used to append something else to {}", earlier.path.display()),
+                    format!("this idempotency key was used to append something else to {}", earlier.path.shown()),
                     "use a new key for a new append",
                 ));
             }

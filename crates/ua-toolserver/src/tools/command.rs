@@ -25,6 +25,7 @@ use crate::context::{Context, Order, Setup, blocking};
 use crate::settings::Settings;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
+use ua_core::ShowPath as _;
 
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 const DEFAULT_TIMEOUT_SECONDS: u32 = 60;
@@ -40,7 +41,7 @@ pub fn clear_temporary_folders() {
     match ua_files::clear_abandoned(&folder, TEMPORARY, CLEARED_AT_ONCE) {
         Ok(0) => {}
         Ok(count) => tracing::debug!(count, "temporary folders of killed tool servers were removed"),
-        Err(error) => tracing::debug!(%error, folder = %folder.display(), "no temporary folder is looked for"),
+        Err(error) => tracing::debug!(%error, folder = %folder.shown(), "no temporary folder is looked for"),
     }
 }
 
@@ -238,7 +239,7 @@ impl Launcher {
             Some(offers) => offers.clone(),
             None => match confiner.offers().inspect(|_| clear_temporary_folders()) {
                 Ok(offers) => self.offers.get_or_init(|| offers).clone(),
-                Err(error) => return Err(refused(&format!("{} does not answer: {error}", confiner.program.display()))),
+                Err(error) => return Err(refused(&format!("{} does not answer: {error}", confiner.program.shown()))),
             },
         };
         let missing = offers.missing(self.network, &self.limits);

@@ -22,6 +22,7 @@ use crate::names;
 use crate::regular;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::{PRIVATE, Workspace};
+use ua_core::ShowPath as _;
 
 const MAX_ENTRIES: usize = 10_000;
 const MAX_INPUT_BYTES: u64 = 1 << 30;
@@ -96,7 +97,14 @@ fn compress(workspace: &Workspace, given: &Arguments) -> Result<Compressed, Fail
             Ok((sha256, bytes, input_bytes))
         })
         .map_err(|error| error.into_failure(format!("write {:?}", given.output)))?;
-    Ok(Compressed { path: output.display().to_string(), bytes, sha256, entries: entries.len(), input_bytes, skipped })
+    Ok(Compressed {
+        path: output.to_string_lossy().into_owned(),
+        bytes,
+        sha256,
+        entries: entries.len(),
+        input_bytes,
+        skipped,
+    })
 }
 
 /// What an entry of the archive is.
@@ -167,11 +175,11 @@ impl<'a> Found<'a> {
         } else if metadata.is_file() {
             Kind::File
         } else {
-            self.skipped.push(path.display().to_string());
+            self.skipped.push(path.to_string_lossy().into_owned());
             return Ok(());
         };
         let Some(name) = path.to_str() else {
-            let problem = format!("the name {:?} is not UTF-8, which a zip archive needs", path.display());
+            let problem = format!("the name {:?} is not UTF-8, which a zip archive needs", path.shown());
             return Err(Failure::refused(problem, "rename it, or leave it out"));
         };
         // A program that unpacks it elsewhere may read another place in it.
@@ -207,7 +215,7 @@ fn write(workspace: &Workspace, entries: &BTreeMap<PathBuf, Kind>, file: &mut Fi
             continue;
         }
         archive.start_file(name, options.unix_permissions(0o644))?;
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("pack {}: {error}", path.display()));
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("pack {}: {error}", path.shown()));
         // The file may have grown since it was counted.
         let (source, _) = regular::open(workspace.area().dir(), path).map_err(named)?;
         total += io::copy(&mut source.take(MAX_INPUT_BYTES + 1 - total), &mut archive).map_err(named)?;

@@ -280,7 +280,7 @@ impl SavedPage {
         Self {
             url,
             source: page.source.to_string(),
-            path: path.display().to_string(),
+            path: path.to_string_lossy().into_owned(),
             words: page.words,
             truncated: beginning.len() < page.markdown.len(),
             text: beginning,

@@ -11,6 +11,7 @@ use crate::area::STAGED;
 use crate::context::{Context, Order, Setup, blocking};
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::{PRIVATE, Workspace};
+use ua_core::ShowPath as _;
 
 const MAX_ENTRIES: usize = 2000;
 
@@ -73,7 +74,7 @@ fn list(workspace: &Workspace, given: &Arguments) -> Result<Listing, Failure> {
     let mut entries = Vec::new();
     let mut truncated = false;
     while let Some(directory) = waiting.pop() {
-        let failed = |error: &std::io::Error| Failure::io(format_args!("list {:?}", directory.display()), error);
+        let failed = |error: &std::io::Error| Failure::io(format_args!("list {:?}", directory.shown()), error);
         let open = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
         let mut found = Vec::new();
         for entry in workspace.area().dir().read_dir(open).map_err(|error| failed(&error))? {
@@ -98,7 +99,7 @@ fn list(workspace: &Workspace, given: &Arguments) -> Result<Listing, Failure> {
                 "file"
             };
             entries.push(Entry {
-                path: path.display().to_string(),
+                path: path.to_string_lossy().into_owned(),
                 kind,
                 bytes: metadata.is_file().then_some(metadata.len()),
             });
@@ -108,6 +109,6 @@ fn list(workspace: &Workspace, given: &Arguments) -> Result<Listing, Failure> {
         }
     }
     entries.sort_by(|a, b| a.path.cmp(&b.path));
-    let path = if root.as_os_str().is_empty() { ".".to_owned() } else { root.display().to_string() };
+    let path = if root.as_os_str().is_empty() { ".".to_owned() } else { root.to_string_lossy().into_owned() };
     Ok(Listing { path, entries, truncated })
 }

@@ -18,6 +18,7 @@ use crate::place::Holds;
 use crate::settings::Settings;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::web::{self, NoAnswer, Patience, means_not_done};
+use ua_core::ShowPath as _;
 
 const LOCK: &str = ".lock";
 
@@ -139,7 +140,7 @@ impl Notify {
             let directory = Settings::directory(workspace, settings.notifications.as_ref(), "notifications");
             return std::path::absolute(&directory).map(Self::Directory).map_err(|error| ToolServerError::Setting {
                 flag: "notifications",
-                value: directory.display().to_string(),
+                value: directory.shown().to_string(),
                 why: error.to_string(),
             });
         };
@@ -162,17 +163,17 @@ impl Notify {
 
 fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure> {
     let could_not = |error: &std::io::Error| {
-        Failure::io(format_args!("open the directory of notifications {}", directory.display()), error)
+        Failure::io(format_args!("open the directory of notifications {}", directory.shown()), error)
     };
     let area = Area::open_store(directory).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let name = PathBuf::from(format!("{id}.json"));
     let created = area.create(&name, body).map_err(|error| {
-        error.into_failure(format_args!("write the notification {}", area.path().join(&name).display()))
+        error.into_failure(format_args!("write the notification {}", area.path().join(&name).shown()))
     })?;
     Ok(Notified {
         id,
-        path: Some(area.path().join(name).display().to_string()),
+        path: Some(area.path().join(name).to_string_lossy().into_owned()),
         status: None,
         already_sent: created == Created::Before,
     })

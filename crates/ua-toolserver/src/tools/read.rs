@@ -105,7 +105,7 @@ fn read(workspace: &Workspace, given: &Arguments) -> Result<Piece, Failure> {
     };
     let end = given.offset.saturating_add(content.len() as u64);
     Ok(Piece {
-        path: path.display().to_string(),
+        path: path.to_string_lossy().into_owned(),
         bytes,
         offset: given.offset,
         next_offset: (end < bytes).then_some(end),

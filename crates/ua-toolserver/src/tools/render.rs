@@ -107,7 +107,7 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
         .replace(&output, document.as_bytes())
         .map_err(|error| error.into_failure(format!("write {:?}", given.output)))?;
     Ok(Rendered {
-        path: output.display().to_string(),
+        path: output.to_string_lossy().into_owned(),
         title,
         bytes: document.len(),
         sha256: sha256_hex(&document),

@@ -125,7 +125,7 @@ fn render(workspace: &Workspace, layout: &Layout, given: &Arguments) -> Result<R
         .replace(&output, &done.pdf)
         .map_err(|error| error.into_failure(format!("write {:?}", given.output)))?;
     Ok(Rendered {
-        path: output.display().to_string(),
+        path: output.to_string_lossy().into_owned(),
         title: done.title,
         bytes: done.pdf.len(),
         sha256: sha256_hex(&done.pdf),

@@ -73,5 +73,9 @@ fn write(workspace: &Workspace, given: &Arguments) -> Result<Written, Failure> {
         .area()
         .replace(&path, given.content.as_bytes())
         .map_err(|error| error.into_failure(format!("write {:?}", given.path)))?;
-    Ok(Written { path: path.display().to_string(), bytes: given.content.len(), sha256: sha256_hex(&given.content) })
+    Ok(Written {
+        path: path.to_string_lossy().into_owned(),
+        bytes: given.content.len(),
+        sha256: sha256_hex(&given.content),
+    })
 }

@@ -10,6 +10,7 @@ use ua_store_sqlite::{Copying, Departure, Standing, UnderWay};
 use crate::error::{HostError, OK};
 use crate::output::{say, tell};
 use crate::view::{DbMoved, DbTakenBack};
+use ua_core::ShowPath as _;
 
 /// Rows that are sent at once.
 const CHUNK: usize = 2_000;
@@ -23,7 +24,7 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: boo
     let gone = |shown: &str| {
         HostError::usage(format!(
             "{} was given to the {shown}, and the {} is another one",
-            home.database().display(),
+            home.database().shown(),
             server.shown()
         ))
     };
@@ -143,7 +144,7 @@ pub(super) async fn undo(home: &Home, server: Option<&PostgresConfig>, is_forced
             return taken_back(home.database(), true);
         }
         Standing::Left(_) => {
-            return Err(HostError::usage(format!("{} was moved to a server", home.database().display())).hint(FORCED));
+            return Err(HostError::usage(format!("{} was moved to a server", home.database().shown())).hint(FORCED));
         }
     }
     departure.take_back().map_err(|e| failed(&e))?;
@@ -185,13 +186,13 @@ fn finished(home: &Home, server: &PostgresConfig, under_way: UnderWay, rows: u64
     if crate::terminal::is_json() {
         return Ok(OK);
     }
-    tell(format!("the file is kept as {}; every command needs the URL of the server from now on", kept.display()));
+    tell(format!("the file is kept as {}; every command needs the URL of the server from now on", kept.shown()));
     Ok(OK)
 }
 
 fn taken_back(file: &Path, was_leaving: bool) -> Result<u8, HostError> {
     let what = if was_leaving { "is in use again" } else { "was not being moved; nothing was changed" };
-    let words = format!("{} {what}\n", file.display());
+    let words = format!("{} {what}\n", file.shown());
     say(&DbTakenBack { path: file.to_path_buf(), was_leaving }, words)?;
     Ok(OK)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use ua_core::{PrintedCommand, RunStatus, Timestamp};
+use ua_core::{PrintedCommand, RunStatus, ShowPath as _, Timestamp};
 use ua_host::Database;
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
@@ -127,15 +127,15 @@ pub(super) async fn reopened(store: Option<&Database>, findings: &mut Findings) 
 pub(super) async fn database(home: &Home, findings: &mut Findings) {
     let folder = existing(home.database().parent().unwrap_or(home.root()));
     match filesystem_of(folder) {
-        Ok((name, Suitability::Fine)) => findings.ok("file system", format!("{} is on {name}", folder.display())),
+        Ok((name, Suitability::Fine)) => findings.ok("file system", format!("{} is on {name}", folder.shown())),
         Ok((name, Suitability::Volatile)) => findings.warn(
             "file system",
-            format!("{} is on {name}, which forgets everything when the machine stops", folder.display()),
+            format!("{} is on {name}, which forgets everything when the machine stops", folder.shown()),
             "put the workspace root on a disk with --root, or root in the user's config.toml",
         ),
         Ok((name, Suitability::Unsafe)) => findings.fail(
             "file system",
-            format!("{} is on {name}, where SQLite's locks and syncs cannot be relied on", folder.display()),
+            format!("{} is on {name}, where SQLite's locks and syncs cannot be relied on", folder.shown()),
             "put the database on a local disk with UA_RUNTIME_DB_PATH, or the workspace root with --root",
         ),
         Err(error) => findings.fail("file system", chain(&error), "make the folder readable"),
@@ -148,7 +148,7 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
         return on_server(home, server, findings).await;
     }
     if is_to_come(home) {
-        findings.ok("database", format!("none yet at {}; the first job creates it", home.database().display()));
+        findings.ok("database", format!("none yet at {}; the first job creates it", home.database().shown()));
         return;
     }
     let examined = match home.open_file() {
@@ -239,11 +239,11 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
     let folder = existing(home.root());
     match rustix::fs::statvfs(folder) {
         Err(error) => {
-            findings.fail("disk", format!("cannot look at {}: {error}", folder.display()), "make the folder readable");
+            findings.fail("disk", format!("cannot look at {}: {error}", folder.shown()), "make the folder readable");
         }
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let detail = format!("{} free for {}", ua_core::size_in_words(free), home.root().display());
+            let detail = format!("{} free for {}", ua_core::size_in_words(free), home.root().shown());
             // What makes room needs some itself.
             let room = if free < ENOUGH_FOR_A_COMMAND {
                 "make room by other means than `ua`, whose commands need some themselves"
@@ -262,7 +262,7 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
     }
     let writable = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
     if writable.is_err() {
-        findings.fail("root", format!("{} is not writable", folder.display()), home.another_root());
+        findings.fail("root", format!("{} is not writable", folder.shown()), home.another_root());
     }
 }
 
@@ -359,7 +359,11 @@ fn workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut F
     for run in missing.take(NAMED) {
         findings.warn(
             CHECK,
-            format!("that of run {}, which is not finished, is not at {}", run.run_id, run.workspace_dir),
+            format!(
+                "that of run {}, which is not finished, is not at {}",
+                run.run_id,
+                Path::new(&run.workspace_dir).shown()
+            ),
             home.find_workspace_again(&run.run_id, Path::new(&run.workspace_dir)),
         );
     }
@@ -369,7 +373,7 @@ fn workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut F
     let stray: Vec<String> = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir())
         .filter(|entry| !known.contains(entry.file_name().as_os_str()))
-        .map(|entry| entry.path().display().to_string())
+        .map(|entry| entry.path().shown().to_string())
         .collect();
     if !stray.is_empty() {
         let shown = stray.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
@@ -420,7 +424,7 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
     }
     let own = env!("CARGO_PKG_VERSION");
     match looked.broker.as_deref() {
-        Some(version) if version == own => findings.ok(CHECK, format!("its broker is running in {}", root.display())),
+        Some(version) if version == own => findings.ok(CHECK, format!("its broker is running in {}", root.shown())),
         Some(version) => findings.warn(
             CHECK,
             format!("its broker has version {version}, this program has {own}"),
@@ -428,7 +432,7 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         ),
         None if looked.silent.is_some() => {}
         None if looked.trouble.is_some() => {}
-        None => findings.ok(CHECK, format!("no broker is running; the next client starts one in {}", root.display())),
+        None => findings.ok(CHECK, format!("no broker is running; the next client starts one in {}", root.shown())),
     }
     if let Some(fault) = looked.last_fault.as_ref().filter(|_| looked.broker.is_none() && looked.trouble.is_none()) {
         let hint = fault.hint.as_deref().unwrap_or("`ua gateway start` says if it still is so");
@@ -451,15 +455,15 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         findings.fail(CHECK, why.clone(), "`ua gateway status` says when they are served");
     }
     for path in &looked.open_to_others {
-        let fix = format!("chmod 600 {}", path.display());
-        findings.fail(CHECK, format!("other users can access {}", path.display()), fix);
+        let fix = format!("chmod 600 {}", ua_core::shell_word(path));
+        findings.fail(CHECK, format!("other users can access {}", path.shown()), fix);
     }
     let named = |of: &[(std::path::PathBuf, String)]| {
-        let name = |(file, server): &(std::path::PathBuf, String)| format!("{server} ({})", file.display());
+        let name = |(file, server): &(std::path::PathBuf, String)| format!("{server} ({})", file.shown());
         of.iter().map(name).collect::<Vec<_>>().join(", ")
     };
     if let Some((program, said)) = &looked.bridge {
-        let detail = format!("{}, which clients start, is {said}, and this program is ua {own}", program.display());
+        let detail = format!("{}, which clients start, is {said}, and this program is ua {own}", program.shown());
         findings.warn(
             CHECK,
             detail,

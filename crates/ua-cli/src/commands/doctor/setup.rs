@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{RunId, RunSpec};
+use ua_core::{RunId, RunSpec, ShowPath as _};
 use ua_host::check::{self, JobDoubts, JobLooked};
 use ua_host::home::Home;
 use ua_host::job::JobRequest;
@@ -44,7 +44,7 @@ pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
     let detail = if files.is_empty() {
         "no file; defaults, environment and flags".to_owned()
     } else {
-        files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+        files.iter().map(|file| file.shown().to_string()).collect::<Vec<_>>().join(", ")
     };
     findings.ok("configuration", detail);
 }
@@ -85,7 +85,7 @@ pub(super) async fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings)
             if let Some(error) = &refusal {
                 findings.refused("job", error);
             }
-            Some(Job { spec, launch, file: file.display().to_string(), is_well: refusal.is_none() })
+            Some(Job { spec, launch, file: file.shown().to_string(), is_well: refusal.is_none() })
         }
     }
 }
@@ -102,10 +102,10 @@ pub(super) fn claude_code(settings: &Settings, job: Option<&Job>, findings: &mut
     match claude_code::program(settings) {
         None => findings.ok("claude-code", "`claude` is not installed; only the provider `claude-code` needs it"),
         Some(program) => match claude_code::version(settings, &program) {
-            Some(version) => findings.ok("claude-code", format!("{} is {version}", program.display())),
+            Some(version) => findings.ok("claude-code", format!("{} is {version}", program.shown())),
             None => findings.warn(
                 "claude-code",
-                format!("{} does not report its version", program.display()),
+                format!("{} does not report its version", program.shown()),
                 "run it with --version, and install it again if it cannot be run",
             ),
         },
@@ -162,7 +162,7 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
         Err(error) => findings.refused("prices", &error),
         Ok((table, file)) => match (pricing::price(&table, &provider, &model), file) {
             (Some(_), Some(file)) => {
-                findings.ok("prices", format!("{} has a price for {model}", file.display()));
+                findings.ok("prices", format!("{} has a price for {model}", file.shown()));
             }
             _ if !is_provider => {}
             _ if is_without_jobs => findings.ok("prices", "jobs need prices, the gateway does not"),
@@ -172,7 +172,7 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
                 match &file {
                     Some(file) => format!(
                         "{} has no price for {model} of {provider}{}, so its cost is unknown and a max_cost is refused",
-                        file.display(),
+                        file.shown(),
                         pricing::slip(settings, &table, &provider, &model)
                             .map_or_else(String::new, |slip| format!(" ({slip})"))
                     ),
@@ -185,7 +185,7 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
                      if this version knows one",
                     file.map_or_else(
                         || "pricing.toml beside the user's config.toml".to_owned(),
-                        |f| f.display().to_string()
+                        |f| f.shown().to_string()
                     ),
                     ua_host::models::looked_up(&provider, &model)
                 ),
@@ -459,7 +459,7 @@ fn idle_rules(
     for folder in ua_host::check::idle_folders(settings) {
         findings.warn(
             "settings",
-            format!("{}, which run_command.read opens for programs, is no folder", folder.display()),
+            format!("{}, which run_command.read opens for programs, is no folder", folder.shown()),
             "correct its path, or make it; programs see nothing there until then",
         );
     }

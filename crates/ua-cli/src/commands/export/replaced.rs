@@ -10,6 +10,7 @@ use ua_files::Folder;
 use ua_host::home::Home;
 
 use crate::error::HostError;
+use ua_core::ShowPath as _;
 
 /// So much of a file is looked at to know it.
 const LOOKED_AT: u64 = 64 * 1024 * 1024;
@@ -48,10 +49,10 @@ pub(super) fn check<'a>(
 ) -> Result<(), HostError> {
     let is_export = folder.is_some_and(|folder| begins(&folder.join(PAGE_NAME), PAGE));
     for Planned { path, text } in planned {
-        let shown = path.display();
+        let shown = path.shown();
         if home.is_own_file(path) {
             return Err(HostError::usage(format!("{shown} is where `ua` keeps its own files; nothing was written"))
-                .hint(format!("name a file or a folder outside of {}", home.root().display())));
+                .hint(format!("name a file or a folder outside of {}", home.root().shown())));
         }
         if !is_replaceable(path, text, is_export) {
             return Err(HostError::usage(format!(

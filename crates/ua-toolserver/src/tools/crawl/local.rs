@@ -14,6 +14,7 @@ use crate::closed::Closed;
 use crate::error::ToolServerError;
 use crate::regular;
 use crate::workspace::Workspace;
+use ua_core::ShowPath as _;
 
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -57,7 +58,7 @@ impl Roots {
         let path = url.to_file_path().map_err(|()| {
             Failure::refused("the address names no file of this machine", "give file:///path/to/page.html")
         })?;
-        let could_not = |error: &std::io::Error| Failure::io(format_args!("read {}", path.display()), error);
+        let could_not = |error: &std::io::Error| Failure::io(format_args!("read {}", path.shown()), error);
         let (dir, relative) = self.locate(&path)?;
         let (file, metadata) = regular::open(dir, &relative).map_err(|error| could_not(&error))?;
         if metadata.is_dir() {
@@ -65,7 +66,7 @@ impl Roots {
         }
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             return Err(Failure::refused(
-                format!("{} is not a file of at most {} MiB", path.display(), MAX_BYTES >> 20),
+                format!("{} is not a file of at most {} MiB", path.shown(), MAX_BYTES >> 20),
                 "name a text or HTML file",
             ));
         }
@@ -101,12 +102,12 @@ impl Roots {
         }
         if is_closed {
             return Err(Failure::refused(
-                format!("{} is private: it belongs to other runs, to ua, or to the user's secrets", path.display()),
+                format!("{} is private: it belongs to other runs, to ua, or to the user's secrets", path.shown()),
                 "name a file in the workspace; a person can keep what the job needs in a folder of the job's own",
             ));
         }
         Err(Failure::refused(
-            format!("{} is outside the directories that may be read", path.display()),
+            format!("{} is outside the directories that may be read", path.shown()),
             "name a file in the workspace; a person can allow other directories with --allow-root",
         ))
     }
@@ -131,7 +132,7 @@ fn directory(dir: &Dir, relative: &Path, path: &Path) -> Failure {
         }
         Ok(_) | Err(_) => "name a file in it; it has no index or README file".to_owned(),
     };
-    Failure::refused(format!("{} is a directory", path.display()), hint)
+    Failure::refused(format!("{} is a directory", path.shown()), hint)
 }
 
 fn kind_of(path: &Path) -> Result<Kind, Failure> {

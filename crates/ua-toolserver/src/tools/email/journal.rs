@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use ua_core::Timestamp;
+use ua_core::{ShowPath as _, Timestamp};
 
 use crate::answer::Failure;
 use crate::area::parent_of;
@@ -59,7 +59,7 @@ impl Journal {
         let earlier = match workspace.area().dir().read(&path) {
             Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|error| {
                 let path = workspace.absolute(&path);
-                Failure::Unclear(format!("the record {} of an earlier attempt cannot be read: {error}", path.display()))
+                Failure::Unclear(format!("the record {} of an earlier attempt cannot be read: {error}", path.shown()))
             })?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(could_not(&error)),

@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ua_core::Timestamp;
+use ua_core::{ShowPath as _, Timestamp};
 
 use super::outgoing::{Bcc, OutgoingMail, Recipients, Sender, bytes};
 use super::{Arguments, Receipt, message_id};
@@ -45,7 +45,7 @@ impl Outbox {
         let people = Recipients::parse(&given)?;
         let recipients = people.addresses();
         let could_not =
-            |error: &std::io::Error| Failure::io(format_args!("open the outbox {}", self.path.display()), error);
+            |error: &std::io::Error| Failure::io(format_args!("open the outbox {}", self.path.shown()), error);
         let area = Area::open_store(&self.path).map_err(|error| could_not(&error))?;
         for part in ["tmp", "new", "cur"] {
             area.create_dirs(Path::new(part)).map_err(|error| could_not(&error))?;
@@ -60,21 +60,21 @@ impl Outbox {
             let target = Path::new("new").join(id);
             let (staged, ()) = area
                 .stage(Path::new("tmp").join(id), |file| file.write_all(&message))
-                .map_err(|error| error.into_failure(format_args!("write to the outbox {}", self.path.display())))?;
+                .map_err(|error| error.into_failure(format_args!("write to the outbox {}", self.path.shown())))?;
             let created = staged
                 .create(&target)
-                .map_err(|error| error.into_failure(format_args!("deliver to the outbox {}", self.path.display())))?;
+                .map_err(|error| error.into_failure(format_args!("deliver to the outbox {}", self.path.shown())))?;
             (target, created == Created::Before)
         };
         if already_sent {
             // Its writer may have died before it synced the directory or removed the temporary name.
             area.discard(&Path::new("tmp").join(id)).and_then(|()| area.sync(Path::new("new"))).map_err(|error| {
-                Failure::Unclear(format!("could not sync the outbox {}: {error}", self.path.display()))
+                Failure::Unclear(format!("could not sync the outbox {}: {error}", self.path.shown()))
             })?;
         }
         Ok(Receipt {
             message_id: message_id(id),
-            path: Some(area.path().join(path).display().to_string()),
+            path: Some(area.path().join(path).to_string_lossy().into_owned()),
             via: None,
             recipients,
             already_sent,

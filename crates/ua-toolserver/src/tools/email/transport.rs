@@ -15,6 +15,7 @@ use super::smtp::{Security, Smtp};
 use crate::error::ToolServerError;
 use crate::settings::Settings;
 use crate::web::{is_loopback, root_cause, shown};
+use ua_core::ShowPath as _;
 
 /// What each certificate of a PEM file begins with.
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
@@ -33,7 +34,7 @@ impl Transport {
     pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
         let is_smtp = settings.mail.as_deref().is_some_and(|mail| mail.starts_with("smtp"));
         if let Some(path) = settings.mail_ca_file.as_ref().filter(|_| !is_smtp) {
-            let value = path.display().to_string();
+            let value = path.shown().to_string();
             let why = "only smtps:// and smtp:// use it".to_owned();
             return Err(ToolServerError::Setting { flag: "mail-ca-file", value, why });
         }
@@ -59,7 +60,7 @@ impl Transport {
 }
 
 fn maildir(flag: &'static str, path: &Path) -> Result<Transport, ToolServerError> {
-    let fault = |why: String| ToolServerError::Setting { flag, value: path.display().to_string(), why };
+    let fault = |why: String| ToolServerError::Setting { flag, value: path.shown().to_string(), why };
     let outbox = Outbox::new(path).map_err(|error| fault(error.to_string()))?;
     Ok(Transport::Maildir(Arc::new(outbox)))
 }
@@ -136,7 +137,7 @@ const MAX_CA_BYTES: u64 = 4 * 1024 * 1024;
 fn authorities(settings: &Settings, security: Security) -> Result<Vec<Certificate>, ToolServerError> {
     let Some(path) = &settings.mail_ca_file else { return Ok(Vec::new()) };
     let setting = |why: String| {
-        let value = path.display().to_string();
+        let value = path.shown().to_string();
         ToolServerError::Setting { flag: "mail-ca-file", value, why }
     };
     if security == Security::Plain {

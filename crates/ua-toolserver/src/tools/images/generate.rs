@@ -22,6 +22,7 @@ use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
+use ua_core::ShowPath as _;
 
 const MAX_PROMPT_CHARS: usize = 32_000;
 /// The extension of the picture that is kept beside its record.
@@ -172,7 +173,7 @@ impl Tool for GenerateImage {
 }
 
 fn answer(api: &ImageApi, output: &Path, drawn: &Drawn, already_paid: bool) -> Answer {
-    let path = output.display().to_string();
+    let path = output.to_string_lossy().into_owned();
     success(
         format!("wrote {} by {} pixels to {path}", drawn.width, drawn.height),
         &Reported { path, provider: api.dialect.provider(), drawn, already_paid },
@@ -190,10 +191,9 @@ fn place(workspace: &Workspace, output: &Path, bytes: &[u8]) -> Result<(), Failu
     let created = workspace.area().create(output, bytes);
     match created.map_err(|error| unplaced(&error.into_failure("write the image")))? {
         Created::Now => Ok(()),
-        Created::Before => Err(unplaced(&Failure::refused(
-            format!("{} was taken meanwhile", output.display()),
-            "a person has to look",
-        ))),
+        Created::Before => {
+            Err(unplaced(&Failure::refused(format!("{} was taken meanwhile", output.shown()), "a person has to look")))
+        }
     }
 }
 
@@ -205,7 +205,7 @@ fn place_again(workspace: &Workspace, kept: &Path, output: &Path, drawn: &Drawn)
         return Ok(());
     }
     let bytes = is_there(kept).ok_or_else(|| {
-        Failure::Unclear(format!("the image was paid for, but {} does not hold it any more", kept.display()))
+        Failure::Unclear(format!("the image was paid for, but {} does not hold it any more", kept.shown()))
     })?;
     place(workspace, output, &bytes)
 }

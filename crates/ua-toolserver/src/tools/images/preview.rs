@@ -122,7 +122,7 @@ fn preview(files: &Said, workspace: &Workspace, given: &Arguments) -> Result<(Pr
         workspace.area().replace(output, &copy).map_err(|error| error.into_failure("write the preview"))?;
     }
     let previewed = Previewed {
-        path: output.map(|path| path.display().to_string()),
+        path: output.map(|path| path.to_string_lossy().into_owned()),
         media_type,
         width: small.width(),
         height: small.height(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ua_core::Timestamp;
+use ua_core::{ShowPath as _, Timestamp};
 
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
@@ -54,7 +54,7 @@ impl Database {
 
     pub(super) fn read<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
         self.with(|connection| {
-            query(connection).map_err(|error| could_not(&format!("read the memory {}", self.path.display()), &error))
+            query(connection).map_err(|error| could_not(&format!("read the memory {}", self.path.shown()), &error))
         })
     }
 
@@ -66,7 +66,7 @@ impl Database {
     ) -> Result<Applied<T>, Failure> {
         self.with(|connection| {
             let failed =
-                |error: &rusqlite::Error| could_not(&format!("change the memory {}", self.path.display()), error);
+                |error: &rusqlite::Error| could_not(&format!("change the memory {}", self.path.shown()), error);
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| failed(&e))?;
             if let Some(key) = change.key
@@ -97,10 +97,10 @@ impl Database {
     }
 
     fn open(&self) -> Result<Connection, Failure> {
-        let failed = |error: &rusqlite::Error| could_not(&format!("open the memory {}", self.path.display()), error);
+        let failed = |error: &rusqlite::Error| could_not(&format!("open the memory {}", self.path.shown()), error);
         if let Some(parent) = self.path.parent() {
             std::fs::create_dir_all(parent)
-                .map_err(|error| Failure::io(format_args!("make the folder of {}", self.path.display()), &error))?;
+                .map_err(|error| Failure::io(format_args!("make the folder of {}", self.path.shown()), &error))?;
         }
         let mut connection = Connection::open(&self.path).map_err(|e| failed(&e))?;
         connection.busy_timeout(PATIENCE).map_err(|e| failed(&e))?;
@@ -123,13 +123,13 @@ impl Database {
             (APPLICATION_ID, VERSION, _) => {}
             (APPLICATION_ID, newer, _) => {
                 return Err(Failure::refused(
-                    format!("the memory {} has version {newer}, this server knows {VERSION}", self.path.display()),
+                    format!("the memory {} has version {newer}, this server knows {VERSION}", self.path.shown()),
                     "ask a person to update the server",
                 ));
             }
             _ => {
                 return Err(Failure::refused(
-                    format!("{} is a database of something else", self.path.display()),
+                    format!("{} is a database of something else", self.path.shown()),
                     "ask a person to name another file with --memory",
                 ));
             }

@@ -17,6 +17,7 @@ use crate::digest::sha256_hex;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::tools::crawl::{Crawler, DEADLINE, StoredPage, copy_of};
 use crate::workspace::Workspace;
+use ua_core::ShowPath as _;
 
 pub(super) const SOURCES: &str = "sources.json";
 const CORPUS: &str = "refined_corpus.md";
@@ -187,7 +188,7 @@ fn write(
             author: page.author.clone(),
             published: page.published.clone(),
             words: page.words,
-            path: path.display().to_string(),
+            path: path.to_string_lossy().into_owned(),
         };
         kept.push((source, page));
     }
@@ -196,7 +197,7 @@ fn write(
     let written = Finalized {
         task_name: given.task_name,
         topic: given.topic,
-        corpus: corpus_path.display().to_string(),
+        corpus: corpus_path.to_string_lossy().into_owned(),
         corpus_sha256: sha256_hex(&text),
         words: kept.iter().map(|(source, _)| source.words).sum(),
         sources: kept.into_iter().map(|(source, _)| source).collect(),
@@ -210,7 +211,7 @@ fn write(
         workspace
             .area()
             .replace(path, content)
-            .map_err(|error| error.into_failure(format!("write {}", path.display())))?;
+            .map_err(|error| error.into_failure(format!("write {}", path.shown())))?;
     }
     Ok(written)
 }

@@ -17,6 +17,7 @@ use crate::regular;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::tools::crawl::stored_page;
 use crate::workspace::Workspace;
+use ua_core::ShowPath as _;
 
 const LEDGER: &str = "evidence_ledger.md";
 const HANDOFF: &str = "handoff.json";
@@ -111,7 +112,7 @@ impl Tool for BuildEvidenceLedger {
 }
 
 fn build(workspace: &Workspace, folder: &Path, given: &Arguments) -> Result<Built, Failure> {
-    let name = folder.join(SOURCES).display().to_string();
+    let name = folder.join(SOURCES).to_string_lossy().into_owned();
     let bytes = regular::read_up_to(workspace.area().dir(), &workspace.readable(&name)?, &name, MAX_SOURCES_BYTES)
         .map_err(|failure| Failure::refused(failure.text(), "call finalize_research first, with the same task_name"))?;
     let corpus: Finalized = serde_json::from_slice(&bytes)
@@ -140,7 +141,7 @@ fn build(workspace: &Workspace, folder: &Path, given: &Arguments) -> Result<Buil
     let (quotes, numbers, dates, items) = (count(Kind::Quote), count(Kind::Number), count(Kind::Date), evidence.len());
     let ledger_path = workspace.writable(&folder.join(LEDGER).to_string_lossy())?;
     let handoff_path = workspace.writable(HANDOFF)?;
-    let ledger = || FileRef { path: ledger_path.display().to_string(), sha256: sha256_hex(&text) };
+    let ledger = || FileRef { path: ledger_path.to_string_lossy().into_owned(), sha256: sha256_hex(&text) };
     let handoff = Handoff {
         version: 1,
         task_name: corpus.task_name,
@@ -160,9 +161,9 @@ fn build(workspace: &Workspace, folder: &Path, given: &Arguments) -> Result<Buil
         workspace
             .area()
             .replace(path, content)
-            .map_err(|error| error.into_failure(format!("write {}", path.display())))?;
+            .map_err(|error| error.into_failure(format!("write {}", path.shown())))?;
     }
-    let handoff = FileRef { path: handoff_path.display().to_string(), sha256: sha256_hex(&handoff) };
+    let handoff = FileRef { path: handoff_path.to_string_lossy().into_owned(), sha256: sha256_hex(&handoff) };
     Ok(Built { ledger: ledger(), handoff, items, quotes, numbers, dates, missing })
 }
 

@@ -42,7 +42,7 @@ pub(super) fn found_addresses(workspace: &Workspace, seals: &Seals) -> Result<Fo
     let mut others = Vec::new();
     let mut known = BTreeSet::new();
     for path in names(workspace, "json")? {
-        let given = path.display().to_string();
+        let given = path.to_string_lossy().into_owned();
         let bytes = regular::read_up_to(workspace.area().dir(), &path, &given, MAX_SEARCH_BYTES)?;
         let Ok(value) = serde_json::from_slice::<Value>(&bytes) else {
             tracing::warn!(path = given, "a file of the inbox is no JSON and is left out");

@@ -305,7 +305,7 @@ fn plain(text: &str) -> String {
 }
 
 fn stored(workspace: &Workspace, seals: &Seals, path: &Path, query: &str, page: u32, run: &str) -> Option<Search> {
-    let given = path.display().to_string();
+    let given = path.to_string_lossy().into_owned();
     let path = workspace.readable(&given).ok()?;
     let bytes = regular::read_up_to(workspace.area().dir(), &path, &given, MAX_ANSWER_BYTES as u64).ok()?;
     let search = Search::of_ours(seals, &bytes)?;
@@ -315,7 +315,7 @@ fn stored(workspace: &Workspace, seals: &Seals, path: &Path, query: &str, page: 
 fn answer(search: Search, path: &Path, reused: bool) -> Answer {
     let Search { query, page, results, .. } = search;
     let summary = format!("{} results for {query:?}", results.len());
-    success(summary, &Searched { query, page, path: path.display().to_string(), results, reused })
+    success(summary, &Searched { query, page, path: path.to_string_lossy().into_owned(), results, reused })
 }
 
 /// The name of the copy: readable, and unlike that of every other search.

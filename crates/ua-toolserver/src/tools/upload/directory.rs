@@ -10,12 +10,13 @@ use crate::area::{Area, Created, STAGED};
 use crate::digest::copy_hashing;
 use crate::regular;
 use crate::sent::Leaving;
+use ua_core::ShowPath as _;
 
 const LOCK: &str = ".lock";
 
 pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&str>) -> Result<Uploaded, Failure> {
     let could_not =
-        |error: &std::io::Error| Failure::io(format_args!("write to the object store {}", root.display()), error);
+        |error: &std::io::Error| Failure::io(format_args!("write to the object store {}", root.shown()), error);
     let below = destination.map_or_else(|| Ok(PathBuf::new()), |text| below(root, text))?;
     let area = Area::open_store(root).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
@@ -24,11 +25,11 @@ pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&s
     // The name depends on the content, so the content is staged under a name of its own and hashed on the way.
     let (staged, (sha256, bytes)) = area
         .stage(below.join(format!("{STAGED}upload")), |temp| file.copy(temp))
-        .map_err(|error| error.into_failure(format_args!("write to the object store {}", root.display())))?;
+        .map_err(|error| error.into_failure(format_args!("write to the object store {}", root.shown())))?;
     let object = below.join(object_name(&sha256, name));
     let created = staged
         .create(&object)
-        .map_err(|error| error.into_failure(format_args!("name the object {}", area.path().join(&object).display())))?;
+        .map_err(|error| error.into_failure(format_args!("name the object {}", area.path().join(&object).shown())))?;
     if created == Created::Before {
         let (theirs, _) = area
             .dir()
@@ -37,7 +38,7 @@ pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&s
             .map_err(|error| could_not(&error))?;
         if theirs != sha256 {
             return Err(Failure::refused(
-                format!("an object with other content has the name {}", object.display()),
+                format!("an object with other content has the name {}", object.shown()),
                 "objects are never replaced: rename the file, or ask a person to look at the store",
             ));
         }
@@ -49,12 +50,12 @@ pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&s
 /// Puts a file under a name of the caller's choice, in the place of what has it; its address, SHA-256 and length.
 pub(super) fn put_at(root: &Path, path: &str, file: Leaving) -> Result<(String, String, u64), Failure> {
     let could_not =
-        |error: &std::io::Error| Failure::io(format_args!("write to the object store {}", root.display()), error);
+        |error: &std::io::Error| Failure::io(format_args!("write to the object store {}", root.shown()), error);
     let area = Area::open_store(root).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let (sha256, bytes) = area
         .replace_with(Path::new(path), |temp| file.copy(temp))
-        .map_err(|error| error.into_failure(format_args!("write to the object store {}", root.display())))?;
+        .map_err(|error| error.into_failure(format_args!("write to the object store {}", root.shown())))?;
     Ok((address(&area.path().join(path))?, sha256, bytes))
 }
 
@@ -65,13 +66,13 @@ pub(super) fn open_at(root: &Path, path: &str) -> Result<(String, cap_std::fs::F
         Failure::refused(format!("there is no object {path}"), hint)
     };
     let area = Area::open_store(root)
-        .map_err(|error| Failure::io(format_args!("open the object store {}", root.display()), &error))?;
+        .map_err(|error| Failure::io(format_args!("open the object store {}", root.shown()), &error))?;
     let (file, metadata) = regular::open(area.dir(), Path::new(path)).map_err(|error| {
         let is_missing = error.kind() == std::io::ErrorKind::NotFound;
         if is_missing {
             missing()
         } else {
-            Failure::io(format_args!("read {path:?} in the object store {}", root.display()), &error)
+            Failure::io(format_args!("read {path:?} in the object store {}", root.shown()), &error)
         }
     })?;
     if !metadata.is_file() {
@@ -82,7 +83,7 @@ pub(super) fn open_at(root: &Path, path: &str) -> Result<(String, cap_std::fs::F
 
 fn address(path: &Path) -> Result<String, Failure> {
     let url = Url::from_file_path(path);
-    url.map(String::from).map_err(|()| Failure::Unclear(format!("{} has no URL", path.display())))
+    url.map(String::from).map_err(|()| Failure::Unclear(format!("{} has no URL", path.shown())))
 }
 
 /// The path below the store that `destination` names.

@@ -44,7 +44,7 @@ impl Tool for WorkbenchDownload {
     async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
         let object = object(&given.remote_path)?;
         let output = context.workspace.writable(&given.local_path)?;
-        let local_path = output.display().to_string();
+        let local_path = output.to_string_lossy().into_owned();
         let workspace = Arc::clone(&context.workspace);
         let (url, sha256, bytes) = match self.0.as_ref() {
             ObjectStore::Directory(root) => {
