@@ -68,6 +68,52 @@ fn allowed_domains_hold_for_what_a_page_redirects_to() {
     assert_eq!(env.calls(), ["crawl_parallel cancelled"]);
 }
 
+/// A page of some length, longer than what is read where it came to.
+fn long_page(paragraphs: usize) -> String {
+    let one = "<p>The tide turns the wheel of the mill twice a day, and the stone grinds for some hours.</p>\n";
+    format!(
+        "<html><body><article>{}<p>The last word of it is quern.</p></article></body></html>",
+        one.repeat(paragraphs)
+    )
+}
+
+#[test]
+fn a_long_page_is_read_whole() {
+    let env = env();
+    let page = env.write("work/page.html", long_page(2_000));
+    let crawl = json!({"urls": [format!("file://{page}")], "max_chars_per_page": 200_000});
+    let crawl = json!({"tools": [{"name": "mcp__ua__crawl_parallel", "input": crawl}]});
+    env.job(&json!({}), &json!([crawl, {"text": "Done.", "expect": {"contains": ["1 pages fetched, 0 failed"]}}]));
+    env.run(&["job", "job.json", "--run-id", "r"]).code(0);
+    let found =
+        std::process::Command::new("grep").arg("-rlF").arg("The last word of it is quern.").arg(env.root()).output();
+    assert!(!found.expect("look for it").stdout.is_empty(), "its copy has all of it");
+}
+
+/// What reads a page ends by itself, and whoever waits for it need not.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_that_takes_too_long_ends_its_reader() {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Command, Stdio};
+
+    let read = |paragraphs: usize, seconds: u64| {
+        let mut reader = Command::new(ua_e2e::ua_program());
+        reader.arg("__page").env_clear().stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut reader = reader.spawn().expect("start the reader");
+        let order = json!({"source": "https://example.org/", "html": long_page(paragraphs), "seconds": seconds});
+        let mut to = reader.stdin.take().expect("it has a pipe");
+        to.write_all(order.to_string().as_bytes()).expect("it reads all");
+        drop(to);
+        reader.wait_with_output().expect("it ends")
+    };
+    let whole = read(1_000, 600);
+    let said: Value = serde_json::from_slice(&whole.stdout).expect("it says what it read");
+    assert!(said["read"][3].as_str().is_some_and(|text| text.contains("quern")), "{said:.300}");
+    let ended = read(250_000, 1);
+    assert_eq!((ended.status.signal(), ended.stdout.len()), (Some(rustix::process::Signal::XCPU.as_raw()), 0));
+}
+
 fn report(env: &TestEnv, source: &str) -> Value {
     let content = format!("# Tide mills\n\nThey grind twice a day.[^1]\n\n[^1]: {}\n", env.arg(source));
     let content = content.replace(&env.arg(source), &format!("file://{}", env.arg(source)));

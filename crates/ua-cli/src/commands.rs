@@ -130,6 +130,7 @@ async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError
             server.adopt_parent = crate::telemetry::adopt_parent();
             server.confiner = crate::sandbox::confiner(settings);
             server.pdf = crate::layout::process(settings, parts);
+            server.page_reader = crate::pages::reader(settings);
             end_with_the_shim();
             match ua_toolserver::serve(*server).await {
                 Ok(()) => Ok(crate::error::OK),

@@ -24,6 +24,8 @@ mod live;
 mod mistakes;
 mod moment;
 mod output;
+#[cfg(feature = "toolserver")]
+mod pages;
 mod parts;
 mod people;
 mod person;
@@ -82,7 +84,7 @@ fn run(parts: Parts) -> ExitCode {
     ua_files::keep_from_children();
     ua_mcp::unblock_signals();
     #[cfg(feature = "toolserver")]
-    if let Some(code) = sandbox::run().or_else(|| layout::run(&parts)) {
+    if let Some(code) = sandbox::run().or_else(|| layout::run(&parts)).or_else(pages::run) {
         return code;
     }
     // What a client starts in the place of a tool server: up at once, and nothing but a bridge.
@@ -201,7 +203,8 @@ fn ended(result: Result<u8, HostError>) -> u8 {
 /// Whether this process is to become a confined program, which has no environment to hide.
 #[cfg(feature = "toolserver")]
 fn opens_proc() -> bool {
-    std::env::args_os().nth(1).is_some_and(|word| word == sandbox::CONFINED || word == layout::LAYOUT)
+    let hidden = [sandbox::CONFINED, layout::LAYOUT, pages::PAGE];
+    std::env::args_os().nth(1).is_some_and(|word| hidden.iter().any(|hidden| word == *hidden))
 }
 
 /// There is none.

@@ -119,5 +119,5 @@ pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
 pub use server::{Introduction, ToolServer, tool_names};
 pub use settings::{Settings, environment, make_absolute, path_variables, variables};
-pub use tools::{clear_temporary_folders, receivers, shaped_by};
+pub use tools::{PageReader, clear_temporary_folders, receivers, serve_page, shaped_by};
 pub use trace::AdoptParent;

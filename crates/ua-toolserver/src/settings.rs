@@ -15,6 +15,7 @@ use ua_pdf::Layout;
 
 use crate::confine::{Confiner, Limits, Sandbox};
 use crate::secrets::{self, Secrets};
+use crate::tools::PageReader;
 use crate::trace::AdoptParent;
 
 /// The settings of one tool server: the options of `ua toolserver`.
@@ -161,6 +162,11 @@ pub struct Settings {
     /// What lays out the documents of `render_pdf`, which is offered only with one; set by the program that contains this server.
     #[arg(skip)]
     pub pdf: Option<Layout>,
+
+    /// What reads long pages, so that one which takes too long can be ended; set by the program that contains this server. Without one they are read
+    /// in this process, on threads that nobody can end.
+    #[arg(skip)]
+    pub page_reader: Option<PageReader>,
 
     /// Lets `crawl_parallel` reach loopback, private and link-local addresses.
     #[arg(long)]
@@ -330,6 +336,7 @@ impl Settings {
             command_limits: Limits::default(),
             confiner: None,
             pdf: None,
+            page_reader: None,
             allow_private_addresses: false,
             allowed_domains: Vec::new(),
             http: None,

@@ -8,6 +8,7 @@
 //! most 8 requests at once and 2 per host.
 
 mod address;
+mod apart;
 mod bounded;
 mod depth;
 mod fetch;
@@ -25,6 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+pub use self::apart::{PageReader, serve_page};
 use self::fetch::{Fetcher, Sites};
 use self::local::Roots;
 use self::page::Page;
@@ -193,6 +195,7 @@ pub(super) struct Crawler {
     fetcher: Fetcher,
     roots: Arc<Roots>,
     seals: Arc<Seals>,
+    reader: Option<PageReader>,
 }
 
 impl Crawler {
@@ -206,6 +209,7 @@ impl Crawler {
                 roots: Arc::new(Roots::open(Arc::clone(workspace), &settings.allow_roots, &settings.command_private)?),
                 workspace: Arc::clone(workspace),
                 seals: Arc::clone(seals),
+                reader: settings.page_reader.clone(),
             }))
         })
     }
@@ -261,10 +265,10 @@ impl Crawler {
             }
         };
         let (workspace, seals) = (Arc::clone(&self.workspace), Arc::clone(&self.seals));
-        let (asked, run) = (text.to_owned(), run.map(str::to_owned));
+        let (asked, run, reader) = (text.to_owned(), run.map(str::to_owned), self.reader.clone());
         blocking(move || {
             let http_status = document.http_status;
-            let page = Page::read(document)?;
+            let page = Page::read(document, reader.as_ref())?;
             let origin = Origin { asked: &url, http_status, run: run.as_deref() };
             stored::keep(&workspace, &seals, &path, &page, &origin)?;
             drop(slot);

@@ -8,6 +8,7 @@ use dom_query::Document as Tree;
 use dom_smoothie::Readability;
 use url::Url;
 
+use super::apart::{self, PageReader};
 use super::bounded::bounded;
 use super::depth::{self, Excess, Limits};
 use super::{Document, Kind};
@@ -19,8 +20,10 @@ const MAX_HTML_BYTES: usize = 32 * 1024 * 1024;
 /// documents have some hundred thousand.
 pub(super) const LIMITS: Limits = Limits { levels: 200, elements: 400_000, comparisons: 1_000_000_000 };
 /// How long one page may be read.
-const READ_FOR: Duration = Duration::from_mins(1);
-/// Pages that were given up and are still being read, by threads that nobody can stop.
+pub(super) const READ_FOR: Duration = Duration::from_mins(1);
+/// What helps whoever wanted a page that cannot be read.
+pub(super) const ANOTHER: &str = "try another page";
+/// Pages that were given up and are still being read, by threads that nobody can stop: where there is no [`PageReader`].
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
 /// How many of them there may be.
 const MOST_GIVEN_UP: usize = 4;
@@ -41,17 +44,24 @@ pub(in crate::tools) struct Page {
 }
 
 impl Page {
-    pub(super) fn read(document: Document) -> Result<Self, Failure> {
+    /// Reads a document: a long page by `reader`, if there is one.
+    pub(super) fn read(document: Document, reader: Option<&PageReader>) -> Result<Self, Failure> {
         let Document { source, kind, text, .. } = document;
         let (title, author, published, markdown) = match kind {
             Kind::Html => {
-                let source = source.clone();
-                on_a_deep_stack(READ_FOR, move || readable(&source, &text))?
+                let apart = reader.filter(|_| text.len() > apart::SHORT);
+                match apart.and_then(|reader| reader.read(&source, &text)) {
+                    Some(read) => read?,
+                    None => {
+                        let source = source.clone();
+                        on_a_deep_stack(READ_FOR, move || readable(&source, &text))?
+                    }
+                }
             }
             Kind::Text => (heading(&text), None, None, text.trim().to_owned()),
         };
         if markdown.is_empty() {
-            return Err(Failure::refused("the page has no readable text", "try another page"));
+            return Err(Failure::refused("the page has no readable text", ANOTHER));
         }
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
         let title = if title.is_empty() { source.to_string() } else { title };
@@ -59,11 +69,12 @@ impl Page {
     }
 }
 
-type Parts = (String, Option<String>, Option<String>, String);
+/// Title, author, date of publication, Markdown.
+pub(super) type Parts = (String, Option<String>, Option<String>, String);
 
 /// Runs `work` on a thread of its own with much stack, and waits for it as long as a page is worth. Its panic is the page's fault, and so is
 /// its taking too long: then its thread is left to itself, since nothing can stop it, and its result is dropped.
-fn on_a_deep_stack<T: Send + 'static>(
+pub(super) fn on_a_deep_stack<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -93,8 +104,13 @@ fn on_a_deep_stack<T: Send + 'static>(
                 format!("it took longer than {}", ua_core::span_in_words(limit))
             }
         };
-        Err(Failure::refused(format!("the page could not be read as HTML: {why}"), "try another page"))
+        Err(unreadable(&why))
     })
+}
+
+/// That a page cannot be read, and why.
+pub(super) fn unreadable(why: &str) -> Failure {
+    Failure::refused(format!("the page could not be read as HTML: {why}"), ANOTHER)
 }
 
 /// Says when the thread of a page ends, that the page is not among those given up any more.
@@ -109,7 +125,7 @@ impl Drop for GivenUp {
 }
 
 /// The article of an HTML page; the whole body when no part of it looks like an article.
-fn readable(source: &Url, html: &str) -> Result<Parts, Failure> {
+pub(super) fn readable(source: &Url, html: &str) -> Result<Parts, Failure> {
     if html.len() > MAX_HTML_BYTES {
         let problem = format!("the page has {} bytes, more than the limit of {MAX_HTML_BYTES}", html.len());
         return Err(Failure::refused(problem, "try a page about a smaller part of the subject"));
@@ -120,13 +136,10 @@ fn readable(source: &Url, html: &str) -> Result<Parts, Failure> {
             Excess::Elements => format!("it has more than {} elements", LIMITS.elements),
             Excess::Attributes => "its elements have too many attributes".to_owned(),
         };
-        return Err(Failure::refused(format!("the page could not be read as HTML: {what}"), "try another page"));
+        return Err(unreadable(&what));
     }
-    let unreadable = |error: &dyn std::fmt::Display| {
-        Failure::refused(format!("the page could not be read as HTML: {error}"), "try another page")
-    };
-    let mut reader =
-        Readability::with_document(bounded(html), Some(source.as_str()), None).map_err(|error| unreadable(&error))?;
+    let mut reader = Readability::with_document(bounded(html), Some(source.as_str()), None)
+        .map_err(|error| unreadable(&error.to_string()))?;
     let fallback_title = reader.get_article_title().to_string();
     let markdown_of = |html: &str| Tree::from(html).md(Some(&NOT_TEXT)).trim().to_owned();
     match reader.parse() {
