@@ -196,3 +196,31 @@ fn a_refusal_is_told_once_and_is_no_success() {
     output.shows(&["waiting for you", "refused", "I cannot help with that."]);
     assert_eq!((model.requests(), env.value("SELECT status FROM runs")), (2, "waiting_for_human".to_owned()));
 }
+
+/// What a refused reply asks for is not sent, in no life of the run, and progress says so of each call; the second refusal is one, wherever the
+/// process died between them.
+#[test]
+fn the_calls_of_a_refused_reply_are_told_as_not_run_and_never_sent() {
+    let comments = [comment()[0]["tools"][0].clone(), comment()[0]["tools"][0].clone()];
+    let refused = json!({"text": "I cannot help with that.", "stop_reason": "refusal", "tools": comments});
+    for is_killed in [false, true] {
+        let model = Model::start(&json!([refused, refused]), Vec::new());
+        let env = env().with_forum().with_model(&model);
+        let args = ["job", &job(&env), "--run-id", "r"];
+        let output = if is_killed {
+            env.run_killed_at("before:model.complete#2", &args);
+            env.run(&["resume", "r"]).code(75)
+        } else {
+            env.run(&args).code(75)
+        };
+        let output =
+            output.shows(&["waiting for you", "The model refused", "twice in a row", "I cannot help with that."]);
+        assert_eq!((model.requests(), env.comments().len()), (2, 0), "{}", output.shown());
+        let folder = env.workspace();
+        let log = std::fs::read_to_string(folder.join("run.log")).unwrap();
+        for (turn, call) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+            let told = format!("turn {turn} · call {call} · post_comment not run: the reply was refused or withheld");
+            assert_eq!(log.matches(&told).count(), 1, "{told}: {log}");
+        }
+    }
+}

@@ -216,6 +216,13 @@ impl Limits {
         admit_within(self.max_tokens, self.max_cost, None, spent, estimate)
     }
 
+    /// What a person is asked about an error that settled calls ended with so often in a row, if that is more often than it may be.
+    pub(crate) fn same_error_question(&self, same_error: Option<&(String, u32)>) -> Option<String> {
+        let (error, count) =
+            same_error.filter(|(_, count)| self.max_same_error_repeats.is_some_and(|max| *count > max))?;
+        Some(format!("The same failure happened {count} times in a row. {error}"))
+    }
+
     /// The budget of turns, if none is left.
     pub(crate) fn turns_stop(&self, used: &Used) -> Option<BudgetStop> {
         turns_stop(self.max_turns, None, used)

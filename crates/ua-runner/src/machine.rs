@@ -5,6 +5,7 @@
 //! | start, turn open | finish the open turn from the ledger; the model is not asked again |
 //! | start, last word was the model's | check the evidence |
 //! | start, last word was the model's and no answer | say so to the model |
+//! | start, a person was to be asked and the process died before | ask |
 //! | start, last word was the model's and a person lets it try again | check the evidence; if something is missing, say so to the model |
 //! | start otherwise | reserve |
 //! | a request that does not fit the budget | stop |
@@ -137,6 +138,8 @@ pub struct RunMachine {
     talk: Talk,
     /// How the newest reply ended that an earlier process did not say anything about to the model.
     untold: Option<ReplyEnd>,
+    /// What an earlier process was to ask a person, and did not.
+    unasked: Option<String>,
     /// Whether a person who was asked about what is missing lets the model try again.
     may_try_again: bool,
     /// How the newest reply ended, in its provider's words.
@@ -152,6 +155,7 @@ impl RunMachine {
     pub fn new(limits: Limits, start: Start) -> Self {
         let mut machine = Self {
             used: start.used(limits.shared_turns),
+            unasked: start.unasked(&limits),
             limits,
             retry: RetryPolicy::default(),
             state: State::Reserving { tries: Tries::default() },
@@ -267,7 +271,9 @@ impl RunMachine {
                 Command::CancelAfterFailure { calls: calls.clone(), failed: failed.clone() }
             }
             State::Committing { .. } => Command::Commit { turn },
-            State::FinishingReplay { last_word } => Command::FinishReplay { note: last_word.is_none() },
+            State::FinishingReplay { last_word } => {
+                Command::FinishReplay { note: last_word.is_none() && self.unasked.is_none() }
+            }
             State::Checking { last_word } => Command::CheckEvidence { last_word: last_word.clone() },
             State::EnteringPhase { next } => Command::EnterPhase { next: next.clone() },
             State::EnteringIteration { number, why } => Command::EnterIteration { number: *number, why: why.clone() },

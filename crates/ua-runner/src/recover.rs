@@ -249,6 +249,12 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
     let last = records.messages.last().filter(|_| open.is_none()).map(|m| &m.message);
     let last = last.filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none());
     let (talk, newest) = talk_of(records);
+    let no_answer = match &newest {
+        Some(Err(end)) => newest_replies(records).pop().map(|reply| (reply, *end)),
+        Some(Ok(_)) | None => None,
+    };
+    // Whoever forks a run has it tried once more.
+    let no_answer = no_answer.filter(|(reply, _)| open.is_none() && reply.record.turn > run.shared_turns());
     let (last_word, untold) = match (last, newest) {
         (None, _) => (None, None),
         (Some(_), Some(Ok(answer))) => (Some(answer), None),
@@ -263,6 +269,8 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         may_try_again: last_word.is_some() && may_try_again(records),
         last_word,
         untold,
+        no_answer: no_answer.map(|(reply, end)| (end, reply.text)),
+        was_left: run.processes.iter().rev().nth(1).is_some_and(|before| before.died),
         talk,
         is_resume: run.lease_epoch > 1,
         tool_calls: records.calls_from(0).saturating_add(below.tool_calls),

@@ -148,7 +148,10 @@ impl Driver<'_> {
         self.open_reply = Some(message);
         self.last_seq += 1;
         self.open_calls = Some(calls.clone());
-        self.machine.note_refused(&calls);
+        // None of the calls of a refused reply is made: that is one refusal, and no failure of its tools.
+        if stop_reason != StopReason::Refusal {
+            self.machine.note_refused(&calls);
+        }
         self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
         spans::recorded(turn, calls.len());
         (self.ports.watcher)(RunEvent::Recorded {

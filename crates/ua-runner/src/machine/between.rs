@@ -13,11 +13,14 @@ pub(super) fn asked(state: State, question: Box<QuestionRecord>) -> Next {
 }
 
 impl RunMachine {
-    /// Between two turns: what a resume owes, then the evidence for a last word, else budgets, what the model has to be told, and the next
+    /// Between two turns: what a resume owes, the model and a person, then the evidence for a last word, else budgets, what the model has to be told, and the next
     /// request.
     pub(super) fn between_turns(&mut self, last_word: Option<Word>) -> State {
         if self.replaying {
             return State::FinishingReplay { last_word };
+        }
+        if let Some(text) = self.unasked.take() {
+            return self.ask_about_failures(QuestionKind::RepeatedFailures, text);
         }
         match last_word {
             Some(last_word) => State::Checking { last_word },

@@ -3,7 +3,7 @@
 use super::call::OpenTurn;
 use super::reply_end::ReplyEnd;
 use super::talk::{Talk, Word};
-use crate::budget::{Spent, Used};
+use crate::budget::{Limits, Spent, Used};
 use crate::iteration::IterationState;
 use crate::phase::PhaseState;
 
@@ -18,6 +18,10 @@ pub struct Start {
     pub last_word: Option<Word>,
     /// The history ends with a reply that is no answer, and the model was not told so yet.
     pub untold: Option<ReplyEnd>,
+    /// How the newest reply ended that is no answer, and what it says; `None` where that is one, and of what a fork shares.
+    pub no_answer: Option<(ReplyEnd, String)>,
+    /// The process before this one died, perhaps before it asked a person what it was to ask.
+    pub was_left: bool,
     /// Behind the model's answer, a person was asked about what is missing and lets the model try again.
     pub may_try_again: bool,
     /// The newest committed replies that asked for nothing.
@@ -50,6 +54,8 @@ impl Start {
             open: None,
             last_word: None,
             untold: None,
+            no_answer: None,
+            was_left: false,
             may_try_again: false,
             talk: Talk::default(),
             is_resume: false,
@@ -62,6 +68,19 @@ impl Start {
             iteration: None,
             same_error: None,
         }
+    }
+
+    /// What a person was to be asked behind the newest turn, by a process that died before it did. Behind an open turn it was asked.
+    pub(super) fn unasked(&self, limits: &Limits) -> Option<String> {
+        if !self.was_left || self.open.is_some() {
+            return None;
+        }
+        // How its provider says that the reply ended is not stored.
+        let about = |(end, text): &(ReplyEnd, String)| {
+            let vain = self.talk.vain();
+            end.is_given_up(vain).then(|| end.question(vain, text, ""))
+        };
+        self.no_answer.as_ref().and_then(about).or_else(|| limits.same_error_question(self.same_error.as_ref()))
     }
 
     /// What counts for the budgets of a run that shares so many turns with its parent.

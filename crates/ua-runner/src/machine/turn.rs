@@ -224,10 +224,7 @@ impl RunMachine {
                 None => self.between_turns(None),
             });
         }
-        if let Some((error, count)) = &self.same_error
-            && self.limits.max_same_error_repeats.is_some_and(|max| *count > max)
-        {
-            let text = format!("The same failure happened {count} times in a row. {error}");
+        if let Some(text) = self.limits.same_error_question(self.same_error.as_ref()) {
             return Ok(self.ask_about_failures(QuestionKind::RepeatedFailures, text));
         }
         if turn.asks {

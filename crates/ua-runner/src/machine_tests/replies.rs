@@ -308,3 +308,44 @@ fn an_answer_forgives_the_replies_that_were_none() {
     let mut machine = RunMachine::new(Limits { ask_on_repeated_failures: true, ..Limits::default() }, resumed);
     assert!(matches!(said(&mut machine, StopReason::EndTurn, ""), Command::Ask { .. }), "it counts over a kill");
 }
+
+/// A process that died before it asked a person what it was to ask has not asked; the next one does, before it asks the model again. What was asked is
+/// not asked twice, and whoever left the run in order had asked.
+#[test]
+fn a_resume_asks_a_person_what_a_kill_left_unasked() {
+    let vain = || Some((ReplyEnd::Refused, "No.".to_owned()));
+    let same = || Some(("tool: boom".to_owned(), 2));
+    for (talk, no_answer, same_error, asked) in [
+        (Talk::after_vain(2), vain(), None, "The model refused"),
+        (Talk::default(), None, same(), "The same failure happened 2 times"),
+        (Talk::after_vain(1), vain(), None, ""),
+        (Talk::default(), vain(), None, ""),
+    ] {
+        for was_left in [true, false] {
+            let limits =
+                Limits { ask_on_repeated_failures: true, max_same_error_repeats: Some(1), ..Limits::default() };
+            let start = Start {
+                committed: 2,
+                is_resume: true,
+                was_left,
+                talk: talk.clone(),
+                no_answer: no_answer.clone(),
+                same_error: same_error.clone(),
+                ..Start::fresh()
+            };
+            let is_asked = was_left && !asked.is_empty();
+            let mut machine = RunMachine::new(limits, start);
+            assert_eq!(machine.command(), Command::FinishReplay { note: !is_asked });
+            machine.apply(Event::ReplayFinished).unwrap();
+            let command = machine.command();
+            if is_asked {
+                let Command::Ask { kind: QuestionKind::RepeatedFailures, text } = command else {
+                    panic!("{command:?}")
+                };
+                assert!(text.starts_with(asked), "{text}");
+            } else {
+                assert_eq!(command, Command::Reserve { turn: 3 }, "{asked}, {was_left}");
+            }
+        }
+    }
+}

@@ -25,6 +25,7 @@ mod paid_tools;
 mod phases;
 mod pinned_setup;
 mod process;
+mod refusals;
 mod same_ids;
 mod scenario;
 mod server;
