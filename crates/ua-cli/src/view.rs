@@ -812,10 +812,10 @@ pub(crate) struct TurnShown {
     /// The requests for this turn, with their charges.
     #[schemars(with = "Vec<Row>")]
     pub(crate) requests: Vec<RequestRecord>,
-    /// When the reply was recorded.
+    /// When the reply had come. It is recorded then, or later where the database was busy or full.
     #[schemars(with = "String")]
     pub(crate) recorded_at: Timestamp,
-    /// When the results were committed.
+    /// When the last result had come. The turn is committed then, or later where the database was busy or full.
     #[schemars(with = "Option<String>")]
     pub(crate) committed_at: Option<Timestamp>,
 }

@@ -336,9 +336,9 @@ pub struct TurnRecord {
     pub request_sha256: Sha256,
     /// The reply without its blocks, which are in the message: why it ended, usage, model, response id.
     pub reply: ModelTurn,
-    /// When the reply was recorded.
+    /// When the reply had come: a write that had to wait, for room or for the database, came later and says so nowhere.
     pub recorded_at: Timestamp,
-    /// When the results were committed.
+    /// When the last result had come and the commit was made ready, which may have had to wait as well; `None` in an open turn.
     pub committed_at: Option<Timestamp>,
     /// The epoch that recorded it.
     pub epoch: u64,

@@ -109,9 +109,10 @@ fn charged(records: &RunRecords, request: &RequestRecord) -> String {
 }
 
 fn in_words(turn: &TurnShown, now: Timestamp) -> String {
-    let committed = turn.committed_at.map_or_else(|| "not committed yet".to_owned(), |at| moment::local(at, now));
+    // Both instants are of before their writes, which may have waited for long, so neither is said to be that of a write.
+    let completed = turn.committed_at.map_or_else(|| "not yet".to_owned(), |at| moment::local(at, now));
     let mut out = format!(
-        "turn {} of run {}\n\nRequest        sha256 {}\nModel          {} ({})\nRecorded       {}\nCommitted      {committed}\n",
+        "turn {} of run {}\n\nRequest        sha256 {}\nModel          {} ({})\nReplied        {}\nCompleted      {completed}\n",
         turn.turn,
         short(&turn.run_id),
         turn.request_sha256,
