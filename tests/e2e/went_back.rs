@@ -115,6 +115,24 @@ fn a_run_that_is_stored_and_refused_is_on_the_page() {
     );
 }
 
+/// One word for such a run wherever it stands in a list or alone, whatever the copy has of it; it is asked for by that word.
+fn says_outdated(env: &TestEnv, page: &str) {
+    for shows in [&["status"][..], &["runs", "list"], &["runs", "show", "r"], &["runs", "tail", "r", "--no-follow"]] {
+        let shown = env.run(shows).code(0).shows(&["outdated"]);
+        assert!(!["crashed", "killed"].iter().any(|word| shown.stdout.contains(word)), "{shows:?}: {}", shown.shown());
+    }
+    assert!(page.contains("status: outdated"), "{page}");
+    assert_eq!(env.run(&["runs", "list", "--json"]).code(0).json()[0]["shown_status"], "outdated");
+    assert_eq!(env.run(&["status", "--json"]).code(0).json()["runs"][0]["shown_status"], "outdated");
+    assert_eq!(env.run(&["runs", "show", "r", "--json"]).code(0).json()["shown_status"], "outdated");
+    assert_eq!(env.run(&["runs", "list", "--status", "outdated", "--json"]).code(0).json()[0]["run_id"], "r");
+    for stored in ["crashed", "waiting", "answered", "stopped"] {
+        env.run(&["runs", "list", "--status", stored]).code(0).says(&["no such runs"]);
+    }
+    let doctor = env.run(&["doctor"]);
+    doctor.shows(&["run r is outdated", "ua db accept r"]);
+}
+
 /// Wherever such a run is met: nobody is told that it was killed, and nobody is sent to a resume that is refused.
 #[test]
 fn whoever_names_the_next_step_of_such_a_run_names_the_acceptance() {
@@ -133,6 +151,7 @@ fn whoever_names_the_next_step_of_such_a_run_names_the_acceptance() {
         }
         let page = env.read("root/RESTART.md");
         assert!(page.contains(accept) && !page.contains("ua resume"), "{page}");
+        says_outdated(&env, &page);
         env.run(&["runs", "delete", "r"]).code(2).says(&[accept]);
         env.run(&["db", "accept", "r"]).code(0);
         env.run(&["job", &job]).refused(75, &["ua resume r"]);

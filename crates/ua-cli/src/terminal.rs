@@ -176,7 +176,7 @@ pub(crate) fn status_color(status: &str) -> Option<AnsiColor> {
     let word = status.split([' ', '(', ':', ',']).next().unwrap_or(status);
     match word {
         "succeeded" | "ok" => Some(AnsiColor::Green),
-        "failed" | "crashed" | "fail" | "unknown" => Some(AnsiColor::Red),
+        "failed" | "crashed" | "outdated" | "fail" | "unknown" => Some(AnsiColor::Red),
         "waiting" | "waiting_for_human" | "answered" | "stopped" | "interrupted" | "warn" => Some(AnsiColor::Yellow),
         "running" => Some(AnsiColor::Cyan),
         _ => None,

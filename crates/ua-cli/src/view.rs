@@ -57,7 +57,8 @@ pub(crate) struct RunRow {
     #[schemars(with = "String")]
     pub(crate) status: RunStatus,
     /// The same as shown to a person: `crashed` for a running run without a process, `interrupted` for one whose process a person
-    /// ended at once, `not begun` for a queued one that is in no queue, `stopped` with its reason.
+    /// ended at once, `not begun` for a queued one that is in no queue, `outdated` for one that did more than the database, an older copy, knows of,
+    /// `stopped` with its reason.
     pub(crate) shown_status: String,
     /// Why it is stopped: budget, interrupt, provider, provider_refused, unknown_model, fingerprint, tool_server or idle.
     #[schemars(with = "Option<String>")]
@@ -149,7 +150,8 @@ pub(crate) struct UsageShown {
 /// A run with everything that is stored about it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunShown<'a> {
-    /// Its state as shown to a person: `crashed` for a running run without a process, `stopped` with its reason.
+    /// Its state as shown to a person: `crashed` for a running run without a process, `outdated` for one that did more than the database,
+    /// an older copy, knows of, `stopped` with its reason.
     pub(crate) shown_status: String,
     /// The run.
     #[schemars(with = "Row")]

@@ -126,6 +126,18 @@ impl Database {
         }
     }
 
+    /// Whether `effects.log` knows anything that the database does not, of whichever run. Beside a server nothing is kept that could.
+    ///
+    /// # Errors
+    /// The database or the log cannot be read.
+    pub async fn is_older_copy(&self) -> Result<bool, StoreError> {
+        match &self.kept {
+            Kept::File(store) => store.is_older_copy().await,
+            #[cfg(feature = "postgres")]
+            Kept::Server(_) => Ok(false),
+        }
+    }
+
     /// The other place that has the gateway of this database, if one has. A file is in the folder of its gateway.
     ///
     /// # Errors

@@ -130,14 +130,11 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
         let found = standings.get(&run.run_id).cloned();
         found.unwrap_or(Standing::Stored(run.status, run.stop_reason))
     };
-    let (mut queue, mut held) = (BTreeMap::new(), BTreeSet::new());
+    let mut queue = BTreeMap::new();
     // Of those that the page shows.
     for run in runs.iter().filter(|run| !run.status.is_terminal()).take(UNFINISHED) {
         let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
         queue.extend(queued.map(|entry| (run.run_id.clone(), entry.state)));
-        if is_held(store, run).await? {
-            held.insert(run.run_id.clone());
-        }
     }
     let text = restart_page(
         &runs,
@@ -145,7 +142,6 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
             commands: &home.commands_from_anywhere(),
             standing: &standing,
             in_queue: &|run| queue.get(&run.run_id).copied(),
-            is_held: &|run| held.contains(&run.run_id),
             files: &files,
             is_there: &|file| Path::new(file).exists(),
             has_more,

@@ -11,6 +11,7 @@ use ua_store::{EndedBy, FleetStore as _, GATEWAY_MODE, RunHead, RunRecord, Store
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::home::Home;
+use crate::restart::is_held;
 use crate::text::line;
 use crate::tree;
 
@@ -48,6 +49,8 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
         }
     }
     let in_no_queue = in_no_queue(store, unseen(RunStatus::Queued).collect()).await?;
+    let is_resumable = |run: &&RunHead| !run.status.is_terminal() && run.run_mode != GATEWAY_MODE && !is_at_work(run);
+    let outdated = outdated(store, runs.iter().filter(is_resumable).map(|run| &run.run_id)).await?;
     let standing = |run: &RunHead| {
         let around = AroundRun {
             is_driven: driven.contains(&run.run_id),
@@ -57,6 +60,7 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
             is_answered: !asking.contains(&run.run_id),
             is_in_no_queue: in_no_queue.contains(&run.run_id),
             is_session: run.run_mode == GATEWAY_MODE,
+            is_outdated: outdated.contains(&run.run_id),
         };
         Standing::of(run.status, run.stop_reason, around)
     };
@@ -130,6 +134,26 @@ pub fn shows_life(run: &RunRecord, at: Timestamp) -> bool {
     // A clock that is ahead by more says nothing.
     let is_near = |seen: Timestamp| at.since(seen) < SILENT_FOR && seen.since(at) < SILENT_FOR;
     ua_runner::process_is_alive(owner) || run.seen_at.is_some_and(is_near)
+}
+
+/// The runs among these of which `effects.log` knows more than the database. Where it knows nothing more of any run, none is looked at.
+async fn outdated(store: &Database, runs: impl Iterator<Item = &RunId>) -> Result<BTreeSet<RunId>, HostError> {
+    let mut found = BTreeSet::new();
+    let mut runs = runs.peekable();
+    if runs.peek().is_none() || !is_older_copy(store).await? {
+        return Ok(found);
+    }
+    for run in runs {
+        let stored = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
+        if is_held(store, &stored).await? {
+            found.insert(run.clone());
+        }
+    }
+    Ok(found)
+}
+
+async fn is_older_copy(store: &Database) -> Result<bool, HostError> {
+    store.is_older_copy().await.map_err(|e| HostError::store("compare the database with effects.log", &e))
 }
 
 /// The runs among these that are in no queue.

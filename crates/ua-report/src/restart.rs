@@ -23,8 +23,6 @@ pub struct RestartPlace<'a> {
     pub standing: &'a dyn Fn(&RunRecord) -> Standing,
     /// Where a run stands in the queue, if it is there.
     pub in_queue: &'a dyn Fn(&RunRecord) -> Option<QueueState>,
-    /// Whether `effects.log` knows more of a run than the database, so that nobody resumes it before a person has accepted that.
-    pub is_held: &'a dyn Fn(&RunRecord) -> bool,
     /// The workspace file with this name, without `.md`, of a run: the resume packet and the completion file.
     pub files: &'a dyn Fn(&RunRecord) -> [String; 2],
     /// Whether a file is there: none is named before it is.
@@ -87,7 +85,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         Standing::Interrupted(by) => &format!(": its process was ended by {}", by.in_words()),
         Standing::Answered => "; it only has to be resumed",
         Standing::NotBegun => ": it is stored, and no process or worker has it",
-        Standing::Stored(..) | Standing::IdleSession | Standing::EndedSession => "",
+        Standing::Stored(..) | Standing::Outdated(_) | Standing::IdleSession | Standing::EndedSession => "",
     };
     let status = format!("{}{more}", line(&standing.to_string(), 100));
     page.item(&format!("status: {status}"));
@@ -113,7 +111,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         return;
     }
     let in_queue = (place.in_queue)(run);
-    if (place.is_held)(run) {
+    if matches!(standing, Standing::Outdated(_)) {
         let next = NextStep::held(run);
         page.block(next.introduction());
         page.block(&format!("    {}", next.by()));
@@ -165,6 +163,7 @@ mod tests {
         };
         restart_page(
             runs,
+                        is_outdated: run.run_id.as_str() == "held",
             &RestartPlace {
                 commands: &Commands::naming(std::path::Path::new("/srv")),
                 standing: &|run| {
@@ -181,7 +180,6 @@ mod tests {
                     "parked" => Some(QueueState::Parked),
                     _ => None,
                 },
-                is_held: &|run| run.run_id.as_str() == "held",
                 files: &files,
                 is_there: &|file| !file.contains("job_completion_dead"),
                 has_more,
@@ -231,6 +229,7 @@ mod tests {
         let text = page(&[one], "", false);
         assert!(text.contains("    ua fork typo --model MODEL --root /srv") && !text.contains("ua resume"), "{text}");
     }
+            assert!(text.contains("- status: outdated\n"), "{text}");
 
     /// Nobody is sent to a resume that is refused.
     #[test]

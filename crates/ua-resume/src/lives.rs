@@ -91,7 +91,9 @@ pub fn lives(records: &RunRecords) -> Vec<Life> {
 /// taken over yet.
 pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
     let mut found = lives(records);
-    if let Some(last) = found.last_mut().filter(|last| standing.is_left() && last.end == LifeEnd::Open) {
+    // Of a process that went on beyond what is stored, nobody has stored how it ended.
+    let is_known = !matches!(standing, Standing::Outdated(_));
+    if let Some(last) = found.last_mut().filter(|last| standing.is_left() && is_known && last.end == LifeEnd::Open) {
         (last.end, last.ended_by) = match standing {
             Standing::Interrupted(by) => (LifeEnd::Interrupted, Some(*by)),
             Standing::Stored(..)
@@ -100,6 +102,7 @@ pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
             | Standing::Crashed
             | Standing::Answered
             | Standing::NotBegun
+            | Standing::Outdated(_)
             | Standing::IdleSession
             | Standing::EndedSession => (LifeEnd::Killed, None),
         };

@@ -28,6 +28,8 @@ pub struct AroundRun {
     pub is_in_no_queue: bool,
     /// Whether it is a session of a client at the gateway.
     pub is_session: bool,
+    /// Whether `effects.log` knows more of it than the database, which is an older copy.
+    pub is_outdated: bool,
 }
 
 /// Where a run is driven that is not driven here.
@@ -58,6 +60,8 @@ pub enum Standing {
     Answered,
     /// It is stored, nobody has begun it, and nobody is about to: whoever stored it died before, or it was taken out of the queue.
     NotBegun,
+    /// It is stored like this in an older copy of the database, and came further: nobody resumes it before a person has accepted that.
+    Outdated(RunStatus),
     /// A session of a client at the gateway that asks for nothing now. The client alone continues it.
     IdleSession,
     /// The same of one that a person ended: its client continues in another one.
@@ -67,7 +71,16 @@ pub enum Standing {
 impl Standing {
     /// Puts together what is stored of a run and what is around it.
     pub fn of(status: RunStatus, stop_reason: Option<RunStop>, around: AroundRun) -> Self {
-        let AroundRun { is_driven, is_to_end, ended_by, elsewhere, is_answered, is_in_no_queue, is_session } = around;
+        let AroundRun {
+            is_driven,
+            is_to_end,
+            ended_by,
+            elsewhere,
+            is_answered,
+            is_in_no_queue,
+            is_session,
+            is_outdated,
+        } = around;
         match (status, elsewhere) {
             (RunStatus::Running, _) if is_driven && is_to_end => Self::Ending,
             (RunStatus::Running, _) if is_driven => Self::Stored(status, None),
@@ -76,6 +89,7 @@ impl Standing {
                 Self::EndedSession
             }
             (RunStatus::Running | RunStatus::Stopped, _) if is_session => Self::IdleSession,
+            (_, _) if is_outdated && !status.is_terminal() => Self::Outdated(status),
             (RunStatus::Running, None) => ended_by.map_or(Self::Crashed, Self::Interrupted),
             // No resume continues it, and it waits for nobody.
             (RunStatus::WaitingForHuman, _) if is_answered && is_session => Self::IdleSession,
@@ -90,9 +104,9 @@ impl Standing {
         matches!(self, Self::Crashed)
     }
 
-    /// Whether its process is gone, and did not leave it in order: it died, or ended at once.
+    /// Whether its process is gone, and did not leave it in order: it died, or ended at once, or went on beyond what is stored.
     pub fn is_left(&self) -> bool {
-        matches!(self, Self::Crashed | Self::Interrupted(_))
+        matches!(self, Self::Crashed | Self::Interrupted(_) | Self::Outdated(RunStatus::Running))
     }
 
     /// Whether somebody drives it right now.
@@ -100,9 +114,10 @@ impl Standing {
         matches!(self, Self::Stored(RunStatus::Running, _) | Self::Ending | Self::Elsewhere(_))
     }
 
-    /// Whether nothing but a resume is missing.
+    /// Whether nothing but a resume is missing, or what comes before one.
     pub fn waits_for_a_resume(&self) -> bool {
-        self.is_left() || matches!(self, Self::Answered | Self::NotBegun | Self::Stored(RunStatus::Stopped, _))
+        self.is_left()
+            || matches!(self, Self::Answered | Self::NotBegun | Self::Outdated(_) | Self::Stored(RunStatus::Stopped, _))
     }
 
     /// The same on a page that is read later: of a run at work it is so only when the page is written, and whoever kills its process leaves the
@@ -111,9 +126,9 @@ impl Standing {
         if self.is_driven() { format!("{self} when this was written") } else { self.to_string() }
     }
 
-    /// One word for a machine beside the stored status: `crashed` or `interrupted`, else what is stored.
+    /// One word for a machine beside the stored status: `crashed`, `interrupted` or `outdated`, else what is stored.
     pub fn event_word(&self, stored: RunStatus) -> String {
-        if self.is_left() { self.to_string() } else { stored.to_string() }
+        if self.is_left() || matches!(self, Self::Outdated(_)) { self.to_string() } else { stored.to_string() }
     }
 }
 
@@ -131,6 +146,7 @@ impl fmt::Display for Standing {
             Self::Interrupted(_) => f.write_str("interrupted"),
             Self::Answered => f.write_str("answered"),
             Self::NotBegun => f.write_str("not begun"),
+            Self::Outdated(_) => f.write_str("outdated"),
             Self::IdleSession => f.write_str("idle session"),
             Self::EndedSession => f.write_str("ended session"),
         }
@@ -149,6 +165,7 @@ mod tests {
         let there = || AroundRun { elsewhere: Some(place()), ..none() };
         let silent = || AroundRun { elsewhere: Some(OtherPlace { is_silent: true, ..place() }), ..none() };
         let ended = || AroundRun { is_session: true, is_to_end: true, ..none() };
+        let outdated = || AroundRun { is_outdated: true, ..none() };
         for (status, around, words) in [
             (RunStatus::Running, driven(), "running"),
             (RunStatus::Running, AroundRun { is_to_end: true, ..driven() }, "running, to be ended"),
@@ -180,6 +197,14 @@ mod tests {
             (RunStatus::Queued, none(), "queued"),
             (RunStatus::Queued, AroundRun { is_in_no_queue: true, ..none() }, "not begun"),
             (RunStatus::Succeeded, none(), "succeeded"),
+            (RunStatus::Running, outdated(), "outdated"),
+            (RunStatus::Running, AroundRun { ended_by: Some(EndedBy::Interrupt), ..outdated() }, "outdated"),
+            (RunStatus::Running, AroundRun { is_driven: true, ..outdated() }, "running"),
+            (RunStatus::Stopped, outdated(), "outdated"),
+            (RunStatus::WaitingForHuman, outdated(), "outdated"),
+            (RunStatus::WaitingForHuman, AroundRun { is_answered: true, ..outdated() }, "outdated"),
+            (RunStatus::Queued, AroundRun { is_in_no_queue: true, ..outdated() }, "outdated"),
+            (RunStatus::Failed, outdated(), "failed"),
         ] {
             let standing = Standing::of(status, Some(RunStop::Budget), around);
             assert_eq!(standing.to_string(), words);

@@ -159,6 +159,18 @@ impl SqliteStore {
         Readers::beside(move || mirror::read(&log, &own)).await
     }
 
+    /// Whether `effects.log` knows anything that the database does not, accepted or not.
+    ///
+    /// # Errors
+    /// The database or the log cannot be read.
+    pub async fn is_older_copy(&self) -> Result<bool, StoreError> {
+        let log = self.mirror().await?;
+        if log.knows_nothing() {
+            return Ok(false);
+        }
+        self.read(move |db| Ok(!log.unknown_to(db)?.is_empty())).await
+    }
+
     /// The connections of readers, for a read that uses two.
     pub(crate) fn pool(&self) -> Arc<Pool> {
         self.readers.pool()

@@ -336,6 +336,7 @@ fn standing_word(standing: &Standing) -> String {
         | Standing::Interrupted(_)
         | Standing::Answered
         | Standing::NotBegun
+        | Standing::Outdated(_)
         | Standing::IdleSession
         | Standing::EndedSession => standing.to_string(),
     }

@@ -109,7 +109,8 @@ Examples:
   ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
 
 A run is `crashed` if its process died while driving it, and `interrupted` if a second Ctrl-C ended its process at once; it \
-is `not begun` if it is stored, and whoever stored it ended before it was begun. `ua resume RUN` resumes or begins each.")]
+is `not begun` if it is stored, and whoever stored it ended before it was begun. `ua resume RUN` resumes or begins each. It is \
+`outdated` if the database is an older copy that lacks some of what it did; `ua status` says what comes before a resume.")]
 pub struct ListArgs {
     /// Only runs with this status; may be repeated
     #[arg(long, value_name = "STATUS")]
@@ -139,6 +140,8 @@ pub enum StatusFilter {
     Crashed,
     /// A person ended its process at once
     Interrupted,
+    /// Did more than the database, an older copy, knows of
+    Outdated,
     /// Waits for a person's answer
     #[value(alias = "waiting_for_human", alias = "waiting for you")]
     Waiting,
@@ -167,30 +170,28 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
     }
 }
 
-/// The stored status behind a word of `--status`.
-fn stored(filter: StatusFilter) -> RunStatus {
+/// The stored statuses behind a word of `--status`.
+fn stored(filter: StatusFilter) -> &'static [RunStatus] {
     match filter {
-        StatusFilter::Queued | StatusFilter::NotBegun => RunStatus::Queued,
-        StatusFilter::Running | StatusFilter::Crashed | StatusFilter::Interrupted => RunStatus::Running,
-        StatusFilter::Waiting | StatusFilter::Answered => RunStatus::WaitingForHuman,
-        StatusFilter::Stopped => RunStatus::Stopped,
-        StatusFilter::Succeeded => RunStatus::Succeeded,
-        StatusFilter::Failed => RunStatus::Failed,
-        StatusFilter::Cancelled => RunStatus::Cancelled,
+        StatusFilter::Queued | StatusFilter::NotBegun => &[RunStatus::Queued],
+        StatusFilter::Running | StatusFilter::Crashed | StatusFilter::Interrupted => &[RunStatus::Running],
+        StatusFilter::Waiting | StatusFilter::Answered => &[RunStatus::WaitingForHuman],
+        StatusFilter::Stopped => &[RunStatus::Stopped],
+        StatusFilter::Outdated => {
+            &[RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped]
+        }
+        StatusFilter::Succeeded => &[RunStatus::Succeeded],
+        StatusFilter::Failed => &[RunStatus::Failed],
+        StatusFilter::Cancelled => &[RunStatus::Cancelled],
     }
 }
 
 async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
-    // Whether a running one has crashed is not in the database, so the limit is counted after that is known.
+    // How one stands that has not ended is not in the database alone, so the limit is counted after that is known.
     let has = |filter| args.status.contains(&filter);
-    let running = [StatusFilter::Running, StatusFilter::Crashed, StatusFilter::Interrupted];
-    let is_split = running.iter().any(|filter| has(*filter)) && !running.iter().all(|filter| has(*filter))
-        || has(StatusFilter::Waiting)
-        || has(StatusFilter::Stopped)
-        || has(StatusFilter::Waiting) != has(StatusFilter::Answered)
-        || has(StatusFilter::Queued) != has(StatusFilter::NotBegun);
+    let is_split = args.status.iter().flat_map(|filter| stored(*filter)).any(|status| !status.is_terminal());
     let query = RunQuery {
-        statuses: args.status.iter().map(|filter| stored(*filter)).collect(),
+        statuses: args.status.iter().flat_map(|filter| stored(*filter)).copied().collect(),
         since: args.since.map(|span| ua_core::system::env().now().minus(span)),
         // One more than is shown tells whether there are more.
         limit: if is_split { u32::MAX } else { args.limit.saturating_add(1) },
@@ -208,6 +209,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         _ if args.status.is_empty() => true,
         // Whatever is stored of it, it neither runs nor waits.
         (_, Standing::EndedSession) => false,
+        (_, Standing::Outdated(_)) => has(StatusFilter::Outdated),
         (RunStatus::Running, Standing::Crashed) => has(StatusFilter::Crashed),
         (RunStatus::Running, Standing::Interrupted(_)) => has(StatusFilter::Interrupted),
         (RunStatus::Running, _) => has(StatusFilter::Running),
@@ -215,6 +217,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         (RunStatus::Queued, _) => has(StatusFilter::Queued),
         (RunStatus::WaitingForHuman, Standing::Answered) => has(StatusFilter::Answered),
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
+        (RunStatus::Stopped, _) => has(StatusFilter::Stopped),
         _ => true,
     };
     found.retain(is_wanted);

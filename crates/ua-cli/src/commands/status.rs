@@ -105,6 +105,7 @@ fn first_rows<'a>(runs: &'a [StatusRun], commands: &Commands) -> (Vec<&'a Status
     let mut words: Vec<&str> = Vec::new();
     for run in &more {
         let of_status: &[&str] = match run.run.status {
+            _ if run.run.shown_status == "outdated" => &["outdated"],
             RunStatus::Running => &["running", "crashed", "interrupted"],
             RunStatus::WaitingForHuman => &["waiting", "answered"],
             RunStatus::Stopped => &["stopped"],

@@ -199,6 +199,7 @@ fn headline_and_reason(run: &RunRecord, standing: &Standing) -> (String, Option<
         | Standing::Answered
         | Standing::Elsewhere(_)
         | Standing::NotBegun
+        | Standing::Outdated(_)
         | Standing::IdleSession
         | Standing::EndedSession => (headline(run, standing), None),
     }
@@ -218,6 +219,9 @@ pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
         Standing::Ending => format!("{standing}: its process stops after the current call"),
         Standing::Answered => "answered, resume it".to_owned(),
         Standing::NotBegun => format!("{standing}: it is stored, and no process or worker has it"),
+        Standing::Outdated(_) => {
+            format!("{standing}: effects.log knows more of it than the database, which is an older copy")
+        }
         Standing::EndedSession => format!("{standing}: a person ended it; its client continues in another one"),
         Standing::Stored(..) | Standing::Elsewhere(_) | Standing::IdleSession => plain(&standing.to_string()),
     }

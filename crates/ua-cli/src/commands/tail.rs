@@ -428,6 +428,7 @@ fn end(records: &RunRecords, standing: &Standing, next: &NextStep) -> TailEvent 
         | Standing::Ending
         | Standing::Elsewhere(_)
         | Standing::Answered
+        | Standing::Outdated(_)
         | Standing::IdleSession
         | Standing::EndedSession => {
             format!("{} {id} {headline}", if is_gateway(run) { "session" } else { "run" })

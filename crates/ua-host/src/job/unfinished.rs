@@ -544,6 +544,7 @@ pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
     let how = match (standing, run.status) {
         (Standing::Elsewhere(place), _) => return format!("is at work in {}, or was left there", place.shown),
         (Standing::NotBegun, _) => return "is stored, and was never begun".to_owned(),
+        (Standing::Outdated(_), _) => return "did more than the database, an older copy, says of it".to_owned(),
         (Standing::Answered, _) => "was answered, and not resumed,",
         (Standing::Interrupted(_), _) => "was interrupted",
         (_, RunStatus::WaitingForHuman) => "is waiting for an answer",

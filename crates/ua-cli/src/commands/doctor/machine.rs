@@ -9,9 +9,10 @@ use ua_host::Database;
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
 use ua_host::home::Home;
+use ua_host::{Database, Whereabouts};
 use ua_host::standing::standings;
 use ua_mcp::LockDir;
-use ua_resume::NextStep;
+use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store, StoreError};
 use ua_store_sqlite::{Suitability, filesystem_of};
@@ -280,13 +281,13 @@ pub(super) fn clock(runs: &[RunHead], findings: &mut Findings) {
     }
 }
 
-/// The jobs among these runs whose process died.
-async fn crashed<'a>(home: &Home, store: Option<&Database>, runs: &'a [RunHead]) -> Vec<&'a RunHead> {
+/// The jobs among these runs whose process died, or that did more than is stored of them.
+async fn crashed<'a>(home: &Home, store: Option<&Database>, runs: &'a [RunHead]) -> Vec<(&'a RunHead, Standing)> {
     let Some(store) = store else { return Vec::new() };
     let standings = standings(home, store, runs).await.unwrap_or_default();
     let is_job = |run: &RunHead| run.run_mode != ua_core::TASK_MODE;
-    let found = runs.iter().zip(standings).filter(|(run, standing)| standing.is_left() && is_job(run));
-    found.map(|(run, _)| run).collect()
+    let is_meant = |standing: &Standing| standing.is_left() || matches!(standing, Standing::Outdated(_));
+    runs.iter().zip(standings).filter(|(run, standing)| is_meant(standing) && is_job(run)).collect()
 }
 
 /// What comes before a resume of a run that its database knows less of than `effects.log`; `None` where it is resumed.
@@ -301,7 +302,12 @@ async fn held(store: Option<&Database>, run: &RunHead) -> Option<String> {
 pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[RunHead], findings: &mut Findings) {
     let locks = home.locks();
     let crashed = crashed(home, store, runs).await;
-    for run in &crashed {
+    for (run, standing) in &crashed {
+        let (check, detail) = if matches!(standing, Standing::Outdated(_)) {
+            ("older copy", format!("run {} is {standing}: effects.log knows more of it than the database", run.run_id))
+        } else {
+            ("dead owner", format!("the process that drove run {} has ended", run.run_id))
+        };
         findings.warn(
             "dead owner",
             format!("the process that drove run {} has ended", run.run_id),
