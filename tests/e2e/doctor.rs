@@ -110,6 +110,47 @@ fn what_a_dead_process_left_behind_is_named() {
     assert!(finding(&report, "database")["detail"].as_str().unwrap().contains("journal wal"));
 }
 
+/// A folder that is gone is told of each run that is not finished, with what to do; of a run that has ended, or waits in the queue and has none yet,
+/// nobody needs one.
+#[test]
+fn a_workspace_of_an_unfinished_run_that_is_gone_is_named() {
+    let env = env().with_env("ANTHROPIC_API_KEY", "k");
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_on_repeated_failures": true}});
+    let refusal = json!({"text": "No.", "stop_reason": "refusal"});
+    let waits = env.named_job("waits", &fields, &json!([refusal, refusal]));
+    let ends = env.named_job("ends", &fields, &json!([{"text": "Done."}]));
+    for run in ["w1", "w2", "w3", "w4", "w5"] {
+        env.run(&["job", &waits, "--run-id", run, "--new"]).code(75);
+    }
+    env.run(&["job", &ends, "--run-id", "done"]).code(0);
+    env.run(&["submit", &ends, "--run-id", "queued", "--new"]).code(0);
+    let told = |env: &TestEnv| {
+        let report = env.run(&["doctor", "--json"]).json();
+        let all = report["findings"].as_array().unwrap().clone();
+        let all = all.into_iter().filter(|finding| finding["check"] == "workspaces");
+        all.map(|finding| [&finding["detail"], &finding["fix"]].map(|text| text.as_str().unwrap().to_owned()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(&env), Vec::<[String; 2]>::new());
+    let sessions: Vec<_> = std::fs::read_dir(env.root())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("session_"))
+        .collect();
+    assert!(sessions.len() >= 6, "{sessions:?}");
+    for folder in &sessions {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+    let found = told(&env);
+    assert_eq!(found.len(), 4, "{found:#?}");
+    for ([detail, fix], run) in found.iter().zip(["w5", "w4", "w3"]) {
+        assert!(detail.contains(&format!("run {run}, which is not finished")), "{detail}");
+        assert!(["put it back", &format!("ua runs cancel {run}")].iter().all(|part| fix.contains(part)), "{fix}");
+    }
+    assert!(found[3][0].starts_with("those of 2 more runs") && found[3][0].ends_with(": w2, w1"), "{found:#?}");
+    assert!(found[3][1].contains("ua runs show w2"), "{found:#?}");
+}
+
 #[test]
 fn a_job_is_looked_at_before_it_is_run() {
     let env = env();

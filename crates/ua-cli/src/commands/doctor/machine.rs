@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use ua_core::{PrintedCommand, RunStatus, ShowPath as _, Timestamp};
-use ua_host::Database;
+use ua_core::{PrintedCommand, RunId, RunStatus, ShowPath as _, Timestamp};
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
 use ua_host::home::Home;
-use ua_host::{Database, Whereabouts};
 use ua_host::standing::standings;
+use ua_host::{Database, Whereabouts};
 use ua_mcp::LockDir;
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
@@ -309,8 +308,8 @@ pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[R
             ("dead owner", format!("the process that drove run {} has ended", run.run_id))
         };
         findings.warn(
-            "dead owner",
-            format!("the process that drove run {} has ended", run.run_id),
+            check,
+            detail,
             match held(store, run).await {
                 Some(first) => first,
                 None => format!("{} resumes it", NextStep::who_resumes(&run.run_id, &run.run_mode)),
@@ -349,22 +348,28 @@ pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[R
     let Some(store) = store else { return };
     ua_host::pages::write_due(home, store).await;
     let Ok(identity) = store.database_id().await else { return };
-    workspaces(home, runs, &home.used_with_others(&identity), findings);
+    missing_workspaces(home, store, runs, findings).await;
+    stray_workspaces(home, runs, &home.used_with_others(&identity), findings);
 }
 
-/// Workspaces that are not where their runs have them, and those of no run of this database. `others` tells of further databases of this root, whose
-/// runs they may be: nothing of another database's is called superfluous by one that does not know it.
-fn workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut Findings) {
-    const CHECK: &str = "workspaces";
-    // One that waits in the queue may have none yet, a session of the gateway has none, and on a server are those of other machines.
+const WORKSPACES: &str = "workspaces";
+
+/// Workspaces of unfinished runs that are not where their runs have them. On a server there are runs of other machines, with folders of theirs.
+async fn missing_workspaces(home: &Home, store: &Database, runs: &[RunHead], findings: &mut Findings) {
+    // One that waits in the queue may have none yet, and a session of the gateway has none.
     let has_one = |run: &&RunHead| {
         let is_begun = !run.status.is_terminal() && run.status != RunStatus::Queued;
-        is_begun && run.run_mode != ua_store::GATEWAY_MODE && !home.is_on_a_server()
+        is_begun && run.run_mode != ua_store::GATEWAY_MODE
     };
-    let missing = runs.iter().filter(has_one).filter(|run| !Path::new(&run.workspace_dir).is_dir());
-    for run in missing.take(NAMED) {
+    let open: Vec<&RunHead> = runs.iter().filter(has_one).collect();
+    let ids: Vec<&RunId> = open.iter().map(|run| &run.run_id).collect();
+    let Ok(whereabouts) = store.whereabouts(&ids).await else { return };
+    let here = open.into_iter().zip(whereabouts).filter(|(_, place)| *place == Whereabouts::Here);
+    let missing: Vec<&RunHead> =
+        here.map(|(run, _)| run).filter(|run| !Path::new(&run.workspace_dir).is_dir()).collect();
+    for run in missing.iter().take(NAMED) {
         findings.warn(
-            CHECK,
+            WORKSPACES,
             format!(
                 "that of run {}, which is not finished, is not at {}",
                 run.run_id,
@@ -373,6 +378,24 @@ fn workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut F
             home.find_workspace_again(&run.run_id, Path::new(&run.workspace_dir)),
         );
     }
+    let more: Vec<&str> = missing.iter().skip(NAMED).map(|run| run.run_id.as_str()).collect();
+    if let Some(first) = more.first() {
+        let others = if more.len() > MORE_NAMED { " …" } else { "" };
+        findings.warn(
+            WORKSPACES,
+            format!(
+                "those of {} that are not finished are missing, too: {}{others}",
+                ua_core::counted(more.len(), "more run"),
+                more.iter().take(MORE_NAMED).copied().collect::<Vec<_>>().join(", ")
+            ),
+            format!("`ua runs show {first}` says what to do about that one; the same goes for each"),
+        );
+    }
+}
+
+/// Workspaces of no run of this database. `others` tells of further databases of this root, whose runs they may be: nothing of another database's is
+/// called superfluous by one that does not know it.
+fn stray_workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut Findings) {
     // By name: a folder of all runs that was moved has their workspaces under the names that they had.
     let known: BTreeSet<&OsStr> = runs.iter().filter_map(|run| Path::new(&run.workspace_dir).file_name()).collect();
     let entries = std::fs::read_dir(home.root()).into_iter().flatten().flatten();
@@ -385,7 +408,7 @@ fn workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut F
         let shown = stray.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
         let whose = home.database_in_words();
         findings.warn(
-            CHECK,
+            WORKSPACES,
             format!("{} without a run in the {whose}: {shown}", ua_core::counted(stray.len(), "folder")),
             whose_they_may_be(others),
         );
@@ -411,6 +434,8 @@ fn whose_they_may_be(others: &[String]) -> String {
 
 /// So many of one kind are named.
 const NAMED: usize = 3;
+/// And so many more by their ids alone.
+const MORE_NAMED: usize = 20;
 
 /// How the gateway stands, where somebody uses one.
 pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>, findings: &mut Findings) {
