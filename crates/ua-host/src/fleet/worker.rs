@@ -862,15 +862,12 @@ impl Worker {
 
     /// Has whoever wants alerts told when a run that is driven waits for long for its provider or a tool server, once for each wait.
     async fn tell_of_long_waits(&self, run: &RunId, outside: &Outside) -> Infallible {
-        let mut told = None;
+        let mut long = LongWaits::default();
         loop {
             self.env().clock.sleep(RENEWAL).await;
-            let Some(wait) = outside.longest() else { continue };
-            if told == Some(wait.since) || self.env().now().since(wait.since) < WAIT_TOLD {
-                continue;
-            }
+            let Some(wait) = long.due(outside.longest(), self.env().now()) else { continue };
             let Ok(run) = self.store.run(run).await else { continue };
-            told = Some(wait.since);
+            long.told(&wait);
             let why = format!("run {} is {}; it continues by itself once that answers", run.run_id, wait.in_words());
             if let Ok(Some(alerts)) = Alerts::from_settings(self.host.settings(), self.host.home()) {
                 alerts.tell_of_wait(&Nobody::with(&self.stop), &run, &on_one_line(&why), self.env().now()).await;
@@ -1153,6 +1150,25 @@ impl Outside {
     }
 }
 
+/// Which of the waits of a run were told to whoever wants alerts.
+#[derive(Debug, Default)]
+struct LongWaits {
+    /// Since when it waited of which that was told last.
+    told: Option<Timestamp>,
+}
+
+impl LongWaits {
+    /// The wait that is to be told now, of that which the run is in: one that has lasted, and was not told.
+    fn due(&self, wait: Option<OutsideWait>, now: Timestamp) -> Option<OutsideWait> {
+        wait.filter(|wait| self.told != Some(wait.since) && now.since(wait.since) >= WAIT_TOLD)
+    }
+
+    /// It is told.
+    fn told(&mut self, wait: &OutsideWait) {
+        self.told = Some(wait.since);
+    }
+}
+
 /// The writes of a run that is driven.
 pub(super) struct Writes {
     run: RunId,
@@ -1246,6 +1262,55 @@ mod tests {
             assert_eq!((looking(&env, look, || times += 1).await, times), (7, told));
             assert_eq!(env.now().since(since) >= SILENT, waits);
         }
+    }
+
+    /// Over the minutes of a run: a wait is told once, as soon as it has lasted; one that is over before is not, one that could not be told is told
+    /// later, and a wait behind another is another one.
+    #[tokio::test]
+    async fn each_wait_of_a_run_that_lasts_is_told_once() {
+        let (env, run) = (Env::simulated(1), RunId::parse("r").unwrap());
+        let begun = env.now();
+        let told: Told = Arc::new(|_: &WorkerEvent| {});
+        let outside = Outside::of(&run, &told, &env);
+        let minutes = |n: u64| begun.plus(Duration::from_mins(n));
+        // From when to when a provider, or the tool server of a sub-agent, is away.
+        let provider = [(1, 4), (10, 30), (70, 90)];
+        let server = [(40, 60), (68, 72)];
+        let mut long = LongWaits::default();
+        let mut due = Vec::new();
+        while env.now() < minutes(100) {
+            let now = env.now();
+            let is_away =
+                |spans: &[(u64, u64)]| spans.iter().any(|(from, to)| minutes(*from) <= now && now < minutes(*to));
+            let why = || "busy".to_owned();
+            let (wait_millis, left_millis, ends_in_millis) = (5_000, 60_000, None);
+            let (may_be_billed, was_sent, attempt) = (false, false, 2);
+            let answers = || RunEvent::Committed { turn: 1 };
+            let of_provider = if is_away(&provider) {
+                RunEvent::Retrying { attempt, why: why(), wait_millis, left_millis, may_be_billed, ends_in_millis }
+            } else {
+                answers()
+            };
+            let of_server = if is_away(&server) {
+                RunEvent::ToolServerAway { was_sent, attempt, why: why(), wait_millis, left_millis, ends_in_millis }
+            } else {
+                answers()
+            };
+            for (sub_agent, signal) in [(None, &of_provider), (Some("the sub-agent"), &of_server)] {
+                outside.watch(&ObservedEvent { sub_agent, elapsed: now.since(begun), line: None, signal });
+            }
+            if let Some(wait) = long.due(outside.longest(), now) {
+                due.push((wait.since, now));
+                // Once the database cannot be read.
+                if due.len() != 2 {
+                    long.told(&wait);
+                }
+            }
+            env.clock.sleep(RENEWAL).await;
+        }
+        let lasted = |from: u64| (minutes(from), minutes(from).plus(WAIT_TOLD));
+        let again = (minutes(40), minutes(40).plus(WAIT_TOLD).plus(RENEWAL));
+        assert_eq!(due, [lasted(10), lasted(40), again, lasted(70)]);
     }
 
     /// A write that waits is noted from the first word of it until the run has another, or is not driven any more.
