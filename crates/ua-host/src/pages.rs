@@ -194,7 +194,9 @@ async fn write_lineage(home: &Home, store: &Database, root: &RunId, held: Option
             records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
         }
         // A workspace that is gone has nothing to be wrong in it.
+        let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
         if let Ok(workspace) = home.open_workspace(&run)
+            && let workspace = workspace.in_queue(queued.map(|entry| entry.state))
             && let Err(error) = ua_runner::write_corrected(&workspace, &records)
         {
             tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");

@@ -259,7 +259,8 @@ async fn life(
         home.refuse_shared(store, &run.run_id, Path::new(&run.workspace_dir)).await?;
     }
     let is_taken_again = run.lease_epoch > 0;
-    let workspace = home.make_workspace(&run)?;
+    let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+    let workspace = home.make_workspace(&run)?.in_queue(queued.map(|entry| entry.state));
     let acquired_at = env.now();
     let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|error| {
         let failure = HostError::store("take the run", &error);

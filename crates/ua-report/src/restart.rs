@@ -8,7 +8,7 @@ use ua_store::{QueueState, RunRecord};
 
 use ua_evidence::quote::{code, line};
 use ua_resume::page::Page;
-use ua_resume::{Commands, NextStep, Standing};
+use ua_resume::{Commands, InQueue, NextStep, Standing};
 
 /// How many unfinished runs the page names.
 pub const UNFINISHED: usize = 20;
@@ -117,22 +117,15 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         page.block(&format!("    {}", next.by()));
         return;
     }
+    let is_answered = !matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _));
+    let queued = in_queue.map(|state| InQueue::of(run, state, is_answered));
     let next = if in_queue.is_some() { NextStep::of_queued(run) } else { NextStep::of(run) };
     let Some(command) = next.command() else {
         page.block("Start the program again that started it: it resumes the run.");
         return;
     };
     // A person who resumes it takes it from the worker that would have gone on with it.
-    let left_to_a_worker = match (in_queue, &standing) {
-        (Some(QueueState::Parked), Standing::Stored(RunStatus::WaitingForHuman, _)) => Some(
-            "It waits for a person: `ua questions` shows what for. Once that is answered, a worker resumes it by itself.",
-        ),
-        (Some(QueueState::Parked), Standing::Answered) | (Some(QueueState::Ready | QueueState::Claimed), _) => {
-            Some("It is in the queue: a worker resumes it by itself, and `ua queue list` shows what it waits for.")
-        }
-        (Some(QueueState::Parked) | None, _) => None,
-    };
-    if let Some(words) = left_to_a_worker {
+    if let Some(words) = queued.as_ref().and_then(InQueue::in_words) {
         page.block(&format!("{words} Without a worker: `{command}`."));
         return;
     }
@@ -163,7 +156,6 @@ mod tests {
         };
         restart_page(
             runs,
-                        is_outdated: run.run_id.as_str() == "held",
             &RestartPlace {
                 commands: &Commands::naming(std::path::Path::new("/srv")),
                 standing: &|run| {
@@ -171,6 +163,7 @@ mod tests {
                         is_driven: run.run_id.as_str() == driven,
                         ended_by: (run.run_id.as_str() == "interrupted").then_some(EndedBy::Interrupt),
                         is_answered: run.run_id.as_str() == "answered",
+                        is_outdated: run.run_id.as_str() == "held",
                         ..AroundRun::default()
                     };
                     Standing::of(run.status, run.stop_reason, around)
@@ -229,7 +222,6 @@ mod tests {
         let text = page(&[one], "", false);
         assert!(text.contains("    ua fork typo --model MODEL --root /srv") && !text.contains("ua resume"), "{text}");
     }
-            assert!(text.contains("- status: outdated\n"), "{text}");
 
     /// Nobody is sent to a resume that is refused.
     #[test]
@@ -237,6 +229,7 @@ mod tests {
         for status in [RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped] {
             let text = page(&[run("held", status)], "", false);
             assert!(text.contains("    ua db accept held --root /srv") && !text.contains("ua resume"), "{text}");
+            assert!(text.contains("- status: outdated\n"), "{text}");
         }
     }
 

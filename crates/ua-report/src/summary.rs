@@ -12,7 +12,7 @@ use ua_core::{
     Timestamp, Trace,
 };
 use ua_store::rules::times_sent;
-use ua_store::{AttemptRecord, CallRecord, ReceiptRecord, ReplayStatus, RunRecords};
+use ua_store::{AttemptRecord, CallRecord, QueueState, ReceiptRecord, ReplayStatus, RunRecords};
 
 use crate::changed::{ChangedFile, changed_files};
 use crate::sub_agents::SubAgentLine;
@@ -21,11 +21,11 @@ use ua_evidence::call_line::{external_id, own_success, shown_error};
 use ua_evidence::quote::{clean, cut};
 use ua_evidence::verdict::{Stands, Verdict};
 use ua_evidence::{ConditionResult, EvidenceReport};
-use ua_resume::NextStep;
 use ua_resume::budget::{self, BudgetLine};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
 use ua_resume::{Commands, Life, drivers, lives};
+use ua_resume::{InQueue, NextStep};
 
 /// The most characters of the final output that the summary shows; the transcript has all of it.
 const OUTPUT_LIMIT: usize = 8000;
@@ -178,6 +178,9 @@ pub struct CompletionSummary {
     pub traces: Vec<Trace>,
     /// Commands with which to go on or look closer.
     pub next: Vec<String>,
+    /// Who goes on with a run of the queue, where nobody has to give a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_to_a_worker: Option<String>,
 }
 
 impl CompletionSummary {
@@ -213,8 +216,19 @@ impl CompletionSummary {
             usage: UsageSummary::of(records),
             budgets: budget::lines(records),
             traces: run.traces.clone(),
-            next: next(records),
+            next: next(records, None),
+            left_to_a_worker: None,
         }
+    }
+
+    /// The same of a run that its process has from the queue, if it has.
+    #[must_use]
+    pub fn in_queue(mut self, records: &RunRecords, state: Option<QueueState>) -> Self {
+        let Some(state) = state.filter(|_| !records.run.status.is_terminal()) else { return self };
+        let queued = InQueue::behind(&records.run, state);
+        self.left_to_a_worker = queued.in_words().map(str::to_owned);
+        self.next = next(records, Some(&queued));
+        self
     }
 
     /// The same, in which commands name the folder in which they find the run.
@@ -223,6 +237,9 @@ impl CompletionSummary {
         self.questions = self.questions.into_iter().map(|question| question.naming(commands)).collect();
         for command in &mut self.next {
             *command = commands.complete(command).into_owned();
+        }
+        if let Some(words) = &mut self.left_to_a_worker {
+            *words = commands.complete(words).into_owned();
         }
         self
     }
@@ -287,14 +304,20 @@ fn replayed(call: &CallRecord, records: &RunRecords) -> Option<Replayed> {
 }
 
 /// The commands that fit where the run stands.
-fn next(records: &RunRecords) -> Vec<String> {
+fn next(records: &RunRecords, queued: Option<&InQueue>) -> Vec<String> {
     let run = &records.run.run_id;
     // Only the program that started it has the model and the tools of a library's run.
-    let resume = NextStep::of(&records.run).command().map(str::to_owned);
+    let resume = match queued {
+        Some(queued) => queued.command().map(str::to_owned),
+        None => NextStep::of(&records.run).command().map(str::to_owned),
+    };
     let mut commands = match records.run.status {
         RunStatus::Queued | RunStatus::Running | RunStatus::Stopped => resume.into_iter().collect(),
         // The answers stand with their questions; here they would be a list in which each line contradicts the next.
-        RunStatus::WaitingForHuman => iter::once("ua questions".to_owned()).chain(resume).collect(),
+        RunStatus::WaitingForHuman => {
+            let resume = resume.filter(|_| queued.is_none());
+            iter::once("ua questions".to_owned()).chain(resume).collect()
+        }
         RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => Vec::new(),
     };
     commands.push(format!("ua runs show {run}"));
@@ -385,6 +408,31 @@ mod tests {
         assert_eq!((effect.verdict, effect.evidence, effect.attempts), (Verdict::DidNotHappen, None, 1));
         assert!(!summary.all_met);
         insta::assert_snapshot!("failed_send", summary.to_markdown());
+    }
+
+    /// Nobody is sent to take a run from the worker that goes on with it, and who has none is told what there is without one.
+    #[test]
+    fn a_run_of_the_queue_is_left_to_its_worker() {
+        let (mut story, _) = before_the_mail();
+        let budget = ua_core::BudgetStop::calls(3, 12).to_string();
+        for (reason, detail, command) in [
+            (RunStop::Budget, &*budget, "ua queue move run --max-tool-calls +9"),
+            (RunStop::Interrupt, "", "ua queue list"),
+            (RunStop::ProviderRefused, "no", "ua resume run"),
+        ] {
+            story.ends(RunStatus::Stopped, Some(reason), detail);
+            let command = command.replace(" run", &format!(" {}", story.records.run.run_id));
+            let queued = summary(&story, &[]).in_queue(&story.records, Some(QueueState::Claimed));
+            assert_eq!(queued.next.first(), Some(&command), "{reason}");
+            let page = queued.to_markdown();
+            assert_eq!(page.contains("a worker resumes it by itself"), reason == RunStop::Interrupt, "{page}");
+            let alone = summary(&story, &[]).in_queue(&story.records, None);
+            assert!(alone.next[0].starts_with("ua resume "), "{:?}", alone.next);
+            assert_eq!(alone.left_to_a_worker, None);
+        }
+        story.ends(RunStatus::Succeeded, None, "");
+        let ended = summary(&story, &[]).in_queue(&story.records, Some(QueueState::Claimed));
+        assert!(ended.next[0].starts_with("ua runs show "), "{:?}", ended.next);
     }
 
     #[test]

@@ -22,6 +22,9 @@ impl CompletionSummary {
         self.write_files(&mut page);
         self.write_cost(&mut page);
         page.heading(2, "Next");
+        if let Some(words) = &self.left_to_a_worker {
+            page.block(words);
+        }
         page.block(&format!("```sh\n{}\n```", self.next.join("\n")));
         page.finish()
     }

@@ -167,7 +167,9 @@ pub(crate) fn write_conclusion_with(
     let artifacts = workspace.artifacts_of(&records.run.spec)?;
     let evidence = judge(workspace, records, &artifacts, replies)?;
     write_session_summary(workspace, records, Some(&evidence))?;
-    let summary = CompletionSummary::new(records, &evidence, &artifacts).naming(workspace.commands());
+    let summary = CompletionSummary::new(records, &evidence, &artifacts)
+        .in_queue(records, workspace.queue())
+        .naming(workspace.commands());
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;
     workspace.replace(&format!("{name}.json"), pretty(&summary))

@@ -15,6 +15,7 @@ use ua_core::{Busy, CallId, INPUT_FOLDER, RunId, RunSpec, Sha256, ShowPath as _,
 use ua_evidence::{Artifact, Unread};
 use ua_files::{Folder, Kind, Replacement};
 use ua_resume::Commands;
+use ua_store::QueueState;
 
 use self::digests::{Digests, LeftOut, Look, MOST_FILES};
 
@@ -48,6 +49,8 @@ impl WorkspaceError {
 pub struct Workspace {
     folder: Folder,
     commands: Commands,
+    /// How its run stood in the queue when it was taken; `None` of one that is in none.
+    queue: Option<QueueState>,
     pub(crate) digests: Arc<Digests>,
 }
 
@@ -98,7 +101,7 @@ impl Workspace {
     pub fn create_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let below = below.as_ref();
         let folder = root.make_folder(below).map_err(WorkspaceError::at("create", &root.path().join(below)))?;
-        let workspace = Self { folder, commands: Commands::default(), digests: Arc::default() };
+        let workspace = Self { folder, commands: Commands::default(), queue: None, digests: Arc::default() };
         for name in FOLDERS {
             workspace.make_folder(name)?;
         }
@@ -125,6 +128,7 @@ impl Workspace {
         Ok(Self {
             folder: Folder::open_itself(&path).map_err(fail())?,
             commands: Commands::default(),
+            queue: None,
             digests: Arc::default(),
         })
     }
@@ -136,12 +140,13 @@ impl Workspace {
     pub fn open_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let below = below.as_ref();
         let folder = root.folder(below).map_err(WorkspaceError::at("open", &root.path().join(below)))?;
-        Ok(Self { folder, commands: Commands::default(), digests: Arc::default() })
+        Ok(Self { folder, commands: Commands::default(), queue: None, digests: Arc::default() })
     }
 
     /// Makes the folder of a task of this run, in this folder.
     pub(crate) fn make_task(&self, call: &CallId) -> Result<Self, WorkspaceError> {
-        Ok(Self::create_in(&self.folder, task_folder(call))?.with_commands(self.commands.clone()))
+        let task = Self::create_in(&self.folder, task_folder(call))?;
+        Ok(task.with_commands(self.commands.clone()).in_queue(self.queue))
     }
 
     /// The folder of a task of this run; `None` when there is none.
@@ -157,6 +162,18 @@ impl Workspace {
     pub fn with_commands(mut self, commands: Commands) -> Self {
         self.commands = commands;
         self
+    }
+
+    /// The same of a run that stands in the queue like this when it is driven, if it does: its pages say who goes on with it.
+    #[must_use]
+    pub fn in_queue(mut self, queue: Option<QueueState>) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// How its run stands in the queue.
+    pub(crate) fn queue(&self) -> Option<QueueState> {
+        self.queue
     }
 
     /// What makes the commands in its pages complete.

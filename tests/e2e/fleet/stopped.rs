@@ -255,6 +255,13 @@ fn a_run_that_a_stopped_worker_gave_back_waits_in_the_queue() {
     env.run(&["status"]).code(0).shows(&[alone]);
     let page = env.read("root/RESTART.md");
     assert!(page.contains("It is in the queue: a worker resumes it by itself"), "{page}");
+    let own = completion(&env);
+    assert!(own.contains("It is in the queue: a worker resumes it by itself") && !own.contains("ua resume"), "{own}");
+}
+
+/// What the page of the run in its folder says.
+fn completion(env: &TestEnv) -> String {
+    fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap()
 }
 
 /// A worker has what a run needs (keys, a mail server), and a shell may not: more of a budget is given without driving the run there.
@@ -271,6 +278,8 @@ fn a_budget_is_raised_for_the_worker_that_takes_the_run() {
         page.contains("Have a worker continue it with:") && page.contains("ua queue move r --max-turns +"),
         "{page}"
     );
+    let own = completion(&env);
+    assert!(own.contains("ua queue move r --max-turns +") && !own.contains("ua resume"), "{own}");
     env.run(&["queue", "move", "r", "--max-turns", "nine"]).code(2);
     env.run(&["queue", "move", "r", "--max-turns", "+1", "--by", "Ada"]).code(0).says(&["max_turns is 2 now"]);
     assert_eq!(env.value("SELECT made_by FROM overrides WHERE run_id = 'r'"), "Ada as tester");

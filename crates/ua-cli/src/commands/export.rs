@@ -23,8 +23,8 @@ use ua_report::{CompletionSummary, RunExport};
 use ua_resume::{Commands, Handoff, NextStep, ResumePacket, Standing};
 use ua_runner::Workspace;
 use ua_store::{
-    ArrivalRecord, ArrivalsOf, Blob, EventRecord, GatewayStore as _, LedgerStore, RunRecord, RunRecords, RunStore,
-    Store, blobs_of, is_gateway,
+    ArrivalRecord, ArrivalsOf, Blob, EventRecord, FleetStore as _, GatewayStore as _, LedgerStore, QueueState,
+    RunRecord, RunRecords, RunStore, Store, blobs_of, is_gateway,
 };
 
 use self::replaced::{PAGE_NAME, Planned};
@@ -144,6 +144,8 @@ struct ExportData {
     blobs: BTreeMap<BlobId, String>,
     standing: Standing,
     next: NextStep,
+    /// Where it stands in the queue, if it is there.
+    queue: Option<QueueState>,
     written_at: Timestamp,
     /// What its sub-agents came to, by file.
     outputs: Vec<(String, String)>,
@@ -215,6 +217,7 @@ impl ExportData {
                 }
             };
         }
+        let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
         let mut gathered = Self {
             records,
             events,
@@ -228,6 +231,7 @@ impl ExportData {
             blobs: BTreeMap::new(),
             standing: standing(home, store, run).await?,
             next: ua_host::restart::next_step(store, run).await?,
+            queue: queued.map(|entry| entry.state),
             written_at: ua_core::system::env().now(),
             outputs: Vec::new(),
             notes: Vec::new(),
@@ -427,7 +431,9 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
     let is_at_work = matches!(records.run.status, RunStatus::Queued | RunStatus::Running);
     if let (Some(evidence), Some(artifacts)) = (&gathered.evidence, &gathered.artifacts) {
         if !is_at_work {
-            let summary = CompletionSummary::new(records, evidence, artifacts).naming(&gathered.commands);
+            let summary = CompletionSummary::new(records, evidence, artifacts)
+                .in_queue(records, gathered.queue)
+                .naming(&gathered.commands);
             let name = Workspace::completion_name(&records.run.run_id);
             files.push((format!("{name}.md"), summary.to_markdown()));
             files.push((format!("{name}.json"), pretty(&summary)?));
