@@ -30,6 +30,11 @@ impl LlmProvider for ScriptedProvider {
         "scripted"
     }
 
+    /// What a script says depends on no seed, and a step or a job that says one is tried with a script as it is.
+    fn takes_seed(&self) -> bool {
+        true
+    }
+
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         observer.sent();

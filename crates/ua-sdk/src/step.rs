@@ -201,7 +201,7 @@ impl Step {
         self
     }
 
-    /// What sampling starts from. A model whose provider takes no seed refuses it ([`Error::Step`]).
+    /// What sampling starts from. A model whose provider takes no seed refuses it ([`Error::Step`]); a script says the same with any.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self

@@ -55,10 +55,13 @@ async fn a_script_plays_a_step_that_says_how_its_model_is_to_work() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();
     let played = || Model::scripted(r#"{"turns": [{"text": "Yes."}]}"#).unwrap();
-    let asked = step(played()).effort("high").thinking_tokens(2_000).tool_choice("auto").header("x-team", "billing");
+    let asked =
+        step(played()).effort("high").thinking_tokens(2_000).tool_choice("auto").header("x-team", "billing").seed(7);
     assert!(matches!(runs.run(&asked, "november").await.unwrap(), Outcome::Complete { .. }));
-    let other = runs.run(&asked.clone().effort("low"), "november").await.unwrap_err();
-    assert!(matches!(&other, Error::AnotherDefinition { .. }) && other.to_string().contains("effort"), "{other}");
+    for (other, part) in [(asked.clone().effort("low"), "effort"), (asked.clone().seed(8), "seed")] {
+        let other = runs.run(&other, "november").await.unwrap_err();
+        assert!(matches!(&other, Error::AnotherDefinition { .. }) && other.to_string().contains(part), "{other}");
+    }
     let wrong = runs.run(&step(played()).header("x-api-key", "k"), "wrong").await.unwrap_err();
     assert!(wrong.to_string().contains("x-api-key"), "{wrong}");
 }
@@ -72,17 +75,19 @@ async fn what_a_provider_does_not_read_is_refused() {
     let chat = |name| OpenAi::chat(name, &format!("{}/v1", server.base_url), None).unwrap();
     assert!(matches!(runs.run(&step(chat("m")).effort("low"), "november").await.unwrap(), Outcome::Complete { .. }));
     assert_eq!(server.last_request().unwrap()["reasoning_effort"], "low");
+    let responses = || OpenAi::at("m", &format!("{}/v1", server.base_url), "sk-0123456789").unwrap();
     let played = || Script::parse(r#"{"turns": [{"text": "Yes."}]}"#).unwrap();
     let own = Model::of(std::sync::Arc::new(ua_sdk::crates::ua_llm::ScriptedProvider::new(played())), "own");
     for (wrong, told) in [
         (step(chat("m")).thinking_tokens(9), "`thinking_tokens` is set"),
         (step(chat("")), "the name of the model is empty"),
         (step(own).effort("low"), "told that where it is made"),
+        (step(responses()).seed(7), "takes no seed"),
     ] {
         let refused = runs.run(&wrong, "wrong").await.unwrap_err();
         assert!(refused.to_string().contains(told), "{told}: {refused}");
     }
-    let responses = OpenAi::at("m", &format!("{}/v1", server.base_url), "sk-0123456789").unwrap();
+    let responses = responses();
     assert!(matches!(runs.run(&step(responses).effort("low"), "december").await.unwrap(), Outcome::Complete { .. }));
     assert_eq!(server.last_request().unwrap()["reasoning"]["effort"], "low");
 }

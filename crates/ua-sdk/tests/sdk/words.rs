@@ -209,7 +209,6 @@ async fn numbers_and_declarations_that_come_to_nothing_are_refused() {
         (with(look().reads().external("a.send")), "`reads` and `external`"),
         (with(look().local().external("a.send")), "`local` and `external`"),
         (with(look().reads().local()), "`reads` and `local`"),
-        (step().seed(7), "takes no seed"),
         (step().budgets(money("2 USD")), "`Step::prices`"),
         (step().budgets(money("2 EUR")).prices(in_dollars.clone()), "in one currency"),
         (with(look().timeout(Duration::ZERO)), "1 ms"),
