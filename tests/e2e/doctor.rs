@@ -123,7 +123,8 @@ fn a_workspace_of_an_unfinished_run_that_is_gone_is_named() {
         env.run(&["job", &waits, "--run-id", run, "--new"]).code(75);
     }
     env.run(&["job", &ends, "--run-id", "done"]).code(0);
-    env.run(&["submit", &ends, "--run-id", "queued", "--new"]).code(0);
+    let later = env.named_job("later", &fields, &json!([{"text": "Later."}]));
+    env.run(&["submit", &later, "--run-id", "queued"]).code(0);
     let told = |env: &TestEnv| {
         let report = env.run(&["doctor", "--json"]).json();
         let all = report["findings"].as_array().unwrap().clone();

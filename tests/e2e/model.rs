@@ -206,7 +206,8 @@ fn the_calls_of_a_refused_reply_are_told_as_not_run_and_never_sent() {
     for is_killed in [false, true] {
         let model = Model::start(&json!([refused, refused]), Vec::new());
         let env = env().with_forum().with_model(&model);
-        let args = ["job", &job(&env), "--run-id", "r"];
+        let file = job(&env);
+        let args = ["job", file.as_str(), "--run-id", "r"];
         let output = if is_killed {
             env.run_killed_at("before:model.complete#2", &args);
             env.run(&["resume", "r"]).code(75)

@@ -14,7 +14,7 @@ use std::io;
 use ua_core::{RunId, Trace};
 use ua_files::Folder;
 use ua_runner::{RunLock, owner_stamp};
-use ua_store::{RunQuery, RunRecords, RunStore as _, Store as _};
+use ua_store::{FleetStore as _, RunQuery, RunRecords, RunStore as _, Store as _};
 
 use crate::database::Database;
 use crate::error::HostError;
@@ -193,10 +193,10 @@ async fn write_lineage(home: &Home, store: &Database, root: &RunId, held: Option
             lock = Some(taken);
             records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
         }
-        // A workspace that is gone has nothing to be wrong in it.
         let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
-        if let Ok(workspace) = home.open_workspace(&run)
-            && let workspace = workspace.in_queue(queued.map(|entry| entry.state))
+        let workspace = home.open_workspace(&run).map(|found| found.in_queue(queued.map(|entry| entry.state)));
+        // A workspace that is gone has nothing to be wrong in it.
+        if let Ok(workspace) = workspace
             && let Err(error) = ua_runner::write_corrected(&workspace, &records)
         {
             tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");

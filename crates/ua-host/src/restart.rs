@@ -7,7 +7,7 @@
 //! whoever has written looks for a mark once more after the lock is free. So nobody has to wait for long where many runs end at once, and the
 //! page is current when the last of them has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;

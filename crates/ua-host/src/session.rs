@@ -12,7 +12,7 @@ use ua_core::{RunId, RunStatus, RunStop, Trace, span_in_words};
 use ua_dispatch::StopSignal;
 use ua_resume::UsageSummary;
 use ua_runner::{Conclusion, LockError, PastKnown, RunLock, TakingOver, Worked, owner_stamp};
-use ua_store::{OwnerStamp, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
+use ua_store::{FleetStore as _, OwnerStamp, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
 use crate::error::{HostError, Kind};

@@ -477,26 +477,26 @@ mod tests {
         let mut story = Story::new(r#"{"objective": "x", "budgets": {"max_tool_calls": 1}}"#);
         let run = story.records.run.run_id.clone();
         story.ends(RunStatus::Stopped, Some(RunStop::Provider), "the provider cannot be reached");
-        assert_eq!(next(&story.records)[0], format!("ua resume {run}"));
+        assert_eq!(next(&story.records, None)[0], format!("ua resume {run}"));
         story.asks("", &[("crawl", json!({}), read_policy())]);
         story.ends(
             RunStatus::Stopped,
             Some(RunStop::Budget),
             "the budget max_tool_calls (1) is reached: the last reply would make it 2 calls",
         );
-        assert_eq!(next(&story.records)[0], format!("ua resume {run} --max-tool-calls +5"));
+        assert_eq!(next(&story.records, None)[0], format!("ua resume {run} --max-tool-calls +5"));
         let of_phase = "the budget max_cost ($1) of phase `write` is reached: $0.99 is used, and the next request may cost up to $0.02 (9 tokens for \
                         what it says, as estimated, and up to 991 for the reply)";
         story.ends(RunStatus::Stopped, Some(RunStop::Budget), of_phase);
-        assert_eq!(next(&story.records)[0], format!("ua resume {run} --phase write --max-cost '+1.00 USD'"));
+        assert_eq!(next(&story.records, None)[0], format!("ua resume {run} --phase write --max-cost '+1.00 USD'"));
         story.ends(RunStatus::WaitingForHuman, None, "x");
-        assert_eq!(next(&story.records)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
+        assert_eq!(next(&story.records, None)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
         story.records.run.entrypoint = "library".to_owned();
-        assert_eq!(next(&story.records)[..2], ["ua questions".to_owned(), format!("ua runs show {run}")]);
+        assert_eq!(next(&story.records, None)[..2], ["ua questions".to_owned(), format!("ua runs show {run}")]);
         story.records.run.entrypoint = "cli".to_owned();
         for status in [RunStatus::Failed, RunStatus::Succeeded] {
             story.ends(status, None, "x");
-            assert_eq!(next(&story.records)[0], format!("ua runs show {run}"), "nothing is left to do");
+            assert_eq!(next(&story.records, None)[0], format!("ua runs show {run}"), "nothing is left to do");
         }
     }
 }
