@@ -125,7 +125,7 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
     runs.retain(|_| !matches!(whereabouts.next(), Some(Whereabouts::Elsewhere(_))));
     let heads: Vec<RunHead> = runs.iter().cloned().map(RunHead::from).collect();
     let standings = standings(home, store, &heads).await?;
-    let standings: BTreeMap<&RunId, Standing> = heads.iter().map(|run| &run.run_id).zip(standings).collect();
+    let standings: BTreeMap<RunId, Standing> = heads.into_iter().map(|run| run.run_id).zip(standings).collect();
     let standing = |run: &RunRecord| {
         let found = standings.get(&run.run_id).cloned();
         found.unwrap_or(Standing::Stored(run.status, run.stop_reason))

@@ -50,7 +50,7 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
     }
     let in_no_queue = in_no_queue(store, unseen(RunStatus::Queued).collect()).await?;
     let is_resumable = |run: &&RunHead| !run.status.is_terminal() && run.run_mode != GATEWAY_MODE && !is_at_work(run);
-    let resumable: Vec<&RunId> = runs.iter().filter(is_resumable).map(|run| &run.run_id).collect();
+    let resumable: Vec<RunId> = runs.iter().filter(is_resumable).map(|run| run.run_id.clone()).collect();
     let outdated = outdated(store, &resumable).await?;
     let standing = |run: &RunHead| {
         let around = AroundRun {
@@ -138,7 +138,7 @@ pub fn shows_life(run: &RunRecord, at: Timestamp) -> bool {
 }
 
 /// The runs among these of which `effects.log` knows more than the database. Where it knows nothing more of any run, none is looked at.
-async fn outdated(store: &Database, runs: &[&RunId]) -> Result<BTreeSet<RunId>, HostError> {
+async fn outdated(store: &Database, runs: &[RunId]) -> Result<BTreeSet<RunId>, HostError> {
     let mut found = BTreeSet::new();
     let comparing = |e| HostError::store("compare the database with effects.log", &e);
     if runs.is_empty() || !store.is_older_copy().await.map_err(comparing)? {
@@ -147,7 +147,7 @@ async fn outdated(store: &Database, runs: &[&RunId]) -> Result<BTreeSet<RunId>, 
     for run in runs {
         let stored = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
         if is_held(store, &stored).await? {
-            found.insert((*run).clone());
+            found.insert(run.clone());
         }
     }
     Ok(found)

@@ -125,14 +125,12 @@ impl Pair {
     }
 
     async fn submitted(&self, store: &dyn Store, run: &RunId, objective: &str) -> RunRecord {
-        match store.run(run).await {
-            Ok(known) => known,
-            Err(_) => {
-                let workspace = self.folder.path().join(run.as_str());
-                let new = new_run(run, &json!({"objective": objective}), &workspace, &self.env);
-                store.submit_run(new).await.unwrap()
-            }
+        if let Ok(known) = store.run(run).await {
+            return known;
         }
+        let workspace = self.folder.path().join(run.as_str());
+        let new = new_run(run, &json!({"objective": objective}), &workspace, &self.env);
+        store.submit_run(new).await.unwrap()
     }
 
     /// The tool: what the program's own code does with a call of it.

@@ -50,12 +50,11 @@ impl Page {
         let (title, author, published, markdown) = match kind {
             Kind::Html => {
                 let apart = reader.filter(|_| text.len() > apart::SHORT);
-                match apart.and_then(|reader| reader.read(&source, &text)) {
-                    Some(read) => read?,
-                    None => {
-                        let source = source.clone();
-                        on_a_deep_stack(READ_FOR, move || readable(&source, &text))?
-                    }
+                if let Some(read) = apart.and_then(|reader| reader.read(&source, &text)) {
+                    read?
+                } else {
+                    let source = source.clone();
+                    on_a_deep_stack(READ_FOR, move || readable(&source, &text))?
                 }
             }
             Kind::Text => (heading(&text), None, None, text.trim().to_owned()),
