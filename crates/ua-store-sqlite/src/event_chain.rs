@@ -92,7 +92,8 @@ impl EventChain {
         Ok(Self::behind(if is_chained { Some(newest(connection)?) } else { None }))
     }
 
-    fn behind(newest: Option<i64>) -> Self {
+    /// Behind an event that was there before.
+    pub(crate) fn behind(newest: Option<i64>) -> Self {
         Self { newest, linked: None, heads: HashMap::new() }
     }
 
@@ -144,7 +145,8 @@ impl EventChain {
     }
 }
 
-fn newest(connection: &Connection) -> rusqlite::Result<i64> {
+/// The number of the newest event.
+pub(crate) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
     let mut newest = connection.prepare_cached("SELECT coalesce(max(event_seq), 0) FROM tool_call_events")?;
     newest.query_row([], |row| row.get(0))
 }

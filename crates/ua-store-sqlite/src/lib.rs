@@ -31,6 +31,7 @@ mod copies;
 mod cut_off;
 mod db;
 mod departure;
+mod doubts;
 mod effects;
 mod error;
 mod event_chain;

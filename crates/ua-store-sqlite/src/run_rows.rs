@@ -692,7 +692,8 @@ const NEWEST_TURN: &str = concat!("SELECT t.*", of_run!("turns"), " ORDER BY t.p
 /// The checkpoints of a run: 2^28 numbers belong to each, so that they lie together and need no index.
 const CHECKPOINTS: &str =
     "FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 WHERE r.run_id = ?1";
-const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at, a.link \
+/// Questions with their answers.
+pub(crate) const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at, a.link \
                              FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
 
 /// Markers that count however old they are, and the newest one with its place.

@@ -18,7 +18,7 @@ use ua_store::StoreError;
 
 use crate::beside::OwnLog;
 use crate::error::{DbError, refused, refused_because, sql_error};
-use crate::{event_chain, pragma};
+use crate::{doubts, event_chain, pragma};
 use ua_core::ShowPath as _;
 
 mod embedded {
@@ -29,7 +29,7 @@ mod embedded {
 const SCRIPT: &str = include_str!("schema.sql");
 
 /// The migrations: number, name, and what `refinery` says that the text comes to.
-const HISTORY: [(i64, &str, &str); 25] = [
+const HISTORY: [(i64, &str, &str); 26] = [
     (1, "initial", "11732174114436838865"),
     (2, "forks", "815804755327385648"),
     (3, "held_time", "5738595691001996234"),
@@ -55,6 +55,7 @@ const HISTORY: [(i64, &str, &str); 25] = [
     (23, "unread_answers", "9270646939234394306"),
     (24, "quiet_keys", "1160122867644598621"),
     (25, "queue_lines", "10812700606431933769"),
+    (26, "doubts_found", "14304579680457019939"),
 ];
 
 /// The schema this program works with.
@@ -101,6 +102,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, own_log: &mut Ow
         pragma::let_schema_be_changed(connection, false).map_err(sql_error)?;
     }
     event_chain::link_migrated(connection).map_err(sql_error)?;
+    doubts::find(connection).map_err(DbError::into_store)?;
     Ok(is_behind)
 }
 

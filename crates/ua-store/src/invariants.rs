@@ -70,7 +70,7 @@ pub fn check(records: &RunRecords, events: &[EventRecord]) -> Vec<Violation> {
         transitions(&mut found, records, call, &events);
         sends(&mut found, records, call, &attempts);
         receipts(&mut found, records, call);
-        doubt::kept(&mut found, records, call, &attempts);
+        doubt::kept(&mut found, records, call);
     }
     for call in by_call.keys() {
         found.add("legal_transitions", call, "a status change is recorded for a call that does not exist");
@@ -104,12 +104,16 @@ fn transitions(found: &mut Violations, records: &RunRecords, call: &CallRecord, 
         let fits = |event: &&CallEvent| event.is_correction() == by_a_person && from.on(**event) == Ok(to);
         CallEvent::ALL.iter().any(|event| fits(&event))
     };
-    let (mut status, mut epoch) = (None, 0);
+    let (mut status, mut epoch, mut sent) = (None, 0, 0);
     for event in events {
+        sent += u32::from(event.to == CallStatus::Running);
         let follows = event.from == status
             && match event.from {
                 None => event.to == CallStatus::Prepared || event.to == CallStatus::Cancelled,
-                Some(from) => leads(from, event.to, event.correction.is_some()),
+                Some(from) => {
+                    leads(from, event.to, event.correction.is_some())
+                        || doubt::is_found_by_a_migration(records, call, event, sent)
+                }
             };
         if !follows {
             let from = event.from.map_or("nothing", CallStatus::as_str);

@@ -10,6 +10,7 @@
 mod blob;
 mod call;
 mod deletion;
+mod doubt;
 mod fork;
 mod gateway;
 mod kin;
@@ -35,6 +36,7 @@ pub use call::{
     was_left_unknown,
 };
 pub use deletion::run_deleted;
+pub use doubt::{DoubtContext, FOUND_IN_DOUBT, first_in_doubt, found_in_doubt, was_in_doubt};
 pub use fork::{
     ForkContext, check_again, is_effect_elsewhere, is_shared_effect, key_is_inherited, run_forked, shared_parts,
 };

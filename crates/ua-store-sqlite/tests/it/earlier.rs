@@ -1,11 +1,13 @@
-//! Databases of earlier schemas: what each migration added, taken away again.
+//! Databases of earlier schemas: what each migration added, taken away again; and made by the migrations that there were.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 24] = [
+const BACK: [(u32, &str); 25] = [
+    // It changes rows only.
+    (26, ""),
     (
         25,
         "DROP INDEX idx_run_queue_line; ALTER TABLE run_queue RENAME COLUMN line TO fair; DROP TABLE queue_lines;
@@ -254,8 +256,8 @@ pub(crate) fn take_back_to(raw: &Connection, version: u32) -> rusqlite::Result<(
     Ok(())
 }
 
-/// The migrations up to schema 16, which a program of that time had.
-const UP_TO_16: [&str; 16] = [
+/// The migrations before this program's newest, in their order: a program of each time had those up to its schema.
+const MIGRATIONS: [&str; 25] = [
     include_str!("../../../../migrations/sqlite/V1__initial.sql"),
     include_str!("../../../../migrations/sqlite/V2__forks.sql"),
     include_str!("../../../../migrations/sqlite/V3__held_time.sql"),
@@ -272,13 +274,28 @@ const UP_TO_16: [&str; 16] = [
     include_str!("../../../../migrations/sqlite/V14__cheap_checks.sql"),
     include_str!("../../../../migrations/sqlite/V15__answer_links.sql"),
     include_str!("../../../../migrations/sqlite/V16__fleet.sql"),
+    include_str!("../../../../migrations/sqlite/V17__fewer_pages.sql"),
+    include_str!("../../../../migrations/sqlite/V18__processes.sql"),
+    include_str!("../../../../migrations/sqlite/V19__places.sql"),
+    include_str!("../../../../migrations/sqlite/V20__destinations.sql"),
+    include_str!("../../../../migrations/sqlite/V21__lineage_marks.sql"),
+    include_str!("../../../../migrations/sqlite/V22__queue_pauses.sql"),
+    include_str!("../../../../migrations/sqlite/V23__unread_answers.sql"),
+    include_str!("../../../../migrations/sqlite/V24__quiet_keys.sql"),
+    include_str!("../../../../migrations/sqlite/V25__queue_lines.sql"),
 ];
 
 /// Makes a database of schema 16 at `path`, as a program of that time would have left it, with the rows of the one at `from`.
 pub(crate) fn of_schema_16(path: &Path, from: &Path) -> rusqlite::Result<()> {
+    of_schema(path, from, 16, 16)
+}
+
+/// Makes a database at `path` as a program of schema `version` would have left it, with the rows of the one at `from`, which a program of schema
+/// `written_by` wrote and the migrations of later ones brought up.
+pub(crate) fn of_schema(path: &Path, from: &Path, written_by: usize, version: usize) -> rusqlite::Result<()> {
     let raw = Connection::open(path)?;
     raw.execute_batch("PRAGMA journal_mode = WAL; PRAGMA application_id = 0x55414A52; PRAGMA foreign_keys = OFF;")?;
-    for migration in UP_TO_16 {
+    for migration in &MIGRATIONS[..written_by] {
         raw.execute_batch(migration)?;
     }
     raw.execute("ATTACH ?1 AS made", [from.to_str().unwrap_or_default()])?;
@@ -286,9 +303,9 @@ pub(crate) fn of_schema_16(path: &Path, from: &Path) -> rusqlite::Result<()> {
         |sql: &str| raw.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>();
     let history = texts("SELECT sql FROM made.sqlite_schema WHERE name = 'refinery_schema_history'")?;
     raw.execute_batch(&history.concat())?;
-    raw.execute_batch(
-        "INSERT INTO refinery_schema_history SELECT * FROM made.refinery_schema_history WHERE version <= 16; DELETE FROM meta;",
-    )?;
+    raw.execute_batch(&format!(
+        "BEGIN; INSERT INTO refinery_schema_history SELECT * FROM made.refinery_schema_history WHERE version <= {version}; DELETE FROM meta;"
+    ))?;
     // Triggers refuse rows that are what they are from the beginning.
     let triggers = texts("SELECT sql FROM main.sqlite_schema WHERE type = 'trigger'")?;
     for name in texts("SELECT name FROM main.sqlite_schema WHERE type = 'trigger'")? {
@@ -307,5 +324,6 @@ pub(crate) fn of_schema_16(path: &Path, from: &Path) -> rusqlite::Result<()> {
         raw.execute_batch(&format!("INSERT INTO main.{table} ({columns}) SELECT {values} FROM made.{table}"))?;
     }
     raw.execute_batch(&triggers.join(";\n"))?;
-    raw.execute_batch("DETACH made")
+    raw.execute_batch("COMMIT; DETACH made")?;
+    MIGRATIONS[written_by..version].iter().try_for_each(|migration| raw.execute_batch(migration))
 }

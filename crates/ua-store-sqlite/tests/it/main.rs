@@ -3,6 +3,7 @@
 mod beside;
 mod conformance;
 mod database;
+mod doubts;
 mod earlier;
 mod event_chain;
 mod held_time;

@@ -3,17 +3,14 @@
 //! The doubt of one attempt is nothing that a later attempt's refusal could take away. Only calls with an effect count, and not
 //! those that may simply be done again (`redo`). The keys of memory tools are exact, so a refusal under one does clear it.
 
-use ua_core::{CallStatus, OnUnknown, PossibleEffect, Resolution, SideEffectClass};
+use ua_core::{CallStatus, PossibleEffect};
 
 use super::Violations;
-use crate::record::{AttemptRecord, CallRecord, Choice, QuestionKind, RunRecords};
+use crate::record::{CallRecord, EventRecord, RunRecords};
+use crate::rules::{DoubtContext, first_in_doubt, was_in_doubt};
 
 /// A call that says nothing happened has no attempt in doubt.
-pub(super) fn kept(found: &mut Violations, records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]) {
-    let has_doubt = matches!(call.policy.class, SideEffectClass::Local | SideEffectClass::External);
-    if !has_doubt || call.policy.on_unknown == OnUnknown::Redo {
-        return;
-    }
+pub(super) fn kept(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
     let says = match call.status {
         CallStatus::FailedDefinite => "refused",
         CallStatus::FailedReported if call.possible_effect == Some(PossibleEffect::None) => {
@@ -26,8 +23,8 @@ pub(super) fn kept(found: &mut Violations, records: &RunRecords, call: &CallReco
         | CallStatus::Unknown
         | CallStatus::Cancelled => return,
     };
-    let Some(doubt) = attempts.iter().find(|attempt| is_in_doubt(records, call, attempt)) else { return };
-    let (lost, last) = (doubt.attempt, call.attempt);
+    let Some(lost) = first_in_doubt(call, context(records, call)) else { return };
+    let last = call.attempt;
     if lost == last {
         let why = format!("attempt {lost} was lost, and the call says that it was {says} without anybody's word");
         found.add("a_lost_attempt_leaves_doubt", &call.call_id, why);
@@ -42,30 +39,36 @@ pub(super) fn kept(found: &mut Violations, records: &RunRecords, call: &CallReco
     found.add(if was_refused { "doubt_outlives_a_refusal" } else { "doubt_outlives_a_report" }, &call.call_id, why);
 }
 
-/// Whether nobody knows what came of an attempt: it was lost, no probe proved it absent and no person said so.
-fn is_in_doubt(records: &RunRecords, call: &CallRecord, attempt: &AttemptRecord) -> bool {
-    if attempt.outcome.as_deref() != Some("lost") {
-        return false;
-    }
-    // What is probed is sent again only where absence was proved, or by a person's word.
-    if call.policy.on_unknown == OnUnknown::Probe && attempt.attempt < call.attempt {
-        return false;
-    }
-    let about = records.questions.iter().filter(|question| {
-        question.call_id.as_ref() == Some(&call.call_id) && question.kind == QuestionKind::UnknownOutcome
+/// Whether a change of a call that no rule makes is a migration's: it found that an attempt of a call was in doubt that an earlier program had
+/// recorded as one that did nothing, `sent` times sent by then. Every store refuses that change to everybody else. A person's word moves a call so
+/// as well, and stands in the event.
+pub(super) fn is_found_by_a_migration(records: &RunRecords, call: &CallRecord, event: &EventRecord, sent: u32) -> bool {
+    let is_its_move = matches!(
+        (event.from, event.to),
+        (Some(CallStatus::FailedDefinite | CallStatus::FailedReported), CallStatus::Unknown)
+            | (Some(CallStatus::FailedDefinite), CallStatus::FailedReported)
+    );
+    is_its_move && event.correction.is_none() && was_in_doubt(call, context(records, call), sent, event.at)
+}
+
+fn context<'a>(records: &'a RunRecords, call: &CallRecord) -> DoubtContext<'a> {
+    let all = records.calls.iter().chain(&records.lineage.calls).chain(&records.lineage.elsewhere);
+    let mut holders = all.filter(|other| {
+        other.call_id != call.call_id
+            && call.idempotency_key.as_ref().is_some_and(|key| crate::rules::holds_key(other, key))
     });
-    let mut words = about.filter_map(|question| question.answer.as_ref());
-    let was_cleared = words.any(|answer| {
-        let is_absent = matches!(answer.choice, Choice::Execute | Choice::Continue);
-        is_absent && attempt.ended_at.is_none_or(|ended| answer.answered_at >= ended)
-    });
-    !was_cleared && call.resolution != Some(Resolution::NotHappened)
+    DoubtContext {
+        attempts: &records.attempts,
+        receipts: &records.receipts,
+        questions: &records.questions,
+        holder: holders.next().map(|other| other.status),
+    }
 }
 
 #[cfg(all(test, feature = "conformance"))]
 #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 mod tests {
-    use ua_core::{CallStatus, OnUnknown, PossibleEffect, Settlement, SideEffectClass};
+    use ua_core::{CallPolicy, CallStatus, KeyChannel, OnUnknown, PossibleEffect, Settlement, SideEffectClass};
 
     use crate::commit::AttemptEnd;
     use crate::conformance::{Scene, samples};
@@ -175,5 +178,53 @@ mod tests {
         records.calls[0].status = CallStatus::FailedDefinite;
         let events = store.events(&samples::call_id("call_1")).await.unwrap();
         assert!(broken(&(records, events)).contains(&("a_lost_attempt_leaves_doubt", None)));
+    }
+
+    /// A change that nobody else may make: what was recorded as one that did nothing may have happened, as a migration found.
+    #[tokio::test]
+    async fn only_a_call_that_was_in_doubt_is_moved_without_a_rule() {
+        for (to, effect) in [(CallStatus::Unknown, None), (CallStatus::FailedReported, Some(PossibleEffect::Maybe))] {
+            let (mut records, mut events) = lost_then(refused()).await;
+            let last = events.last().unwrap().clone();
+            events.push(EventRecord { seq: last.seq + 1, from: Some(CallStatus::FailedDefinite), to, ..last });
+            let call = &mut records.calls[0];
+            (call.status, call.doubt, call.possible_effect) = (to, Some(1), effect);
+            assert_eq!(broken(&(records.clone(), events.clone())), [], "{to}");
+            // What a person said since does not make it one that never was in doubt.
+            records.calls[0].resolution = Some(ua_core::Resolution::NotHappened);
+            assert_eq!(broken(&(records.clone(), events.clone())), [], "{to}");
+            records.attempts[0].outcome = Some("not_sent".to_owned());
+            assert_eq!(broken(&(records, events)), [("legal_transitions", None)], "{to}");
+        }
+    }
+
+    /// What came back and left it open is no less in doubt than what never came back.
+    #[tokio::test]
+    async fn an_answer_that_left_it_open_leaves_doubt() {
+        let (mut records, events) = lost_then(refused()).await;
+        records.attempts[0].outcome = Some("replied".to_owned());
+        assert_eq!(broken(&(records.clone(), events.clone())), []);
+        let mut receipt = records.receipts[0].clone();
+        receipt.attempt = 1;
+        receipt.settlement = Some(samples::settlement(CallStatus::Unknown));
+        records.receipts.push(receipt);
+        assert_eq!(broken(&(records, events)), [("doubt_outlives_a_refusal", Some("1"))]);
+    }
+
+    /// What was sent under the same key later was answered for both, where whoever answered knows keys.
+    #[tokio::test]
+    async fn a_success_under_its_key_ends_the_doubt() {
+        let (mut records, events) = lost_then(refused()).await;
+        let twin = crate::CallRecord {
+            call_id: samples::call_id("call_2"),
+            status: CallStatus::Succeeded,
+            ..records.calls[0].clone()
+        };
+        records.lineage.elsewhere.push(twin);
+        assert_eq!(broken(&(records.clone(), events.clone())), [("doubt_outlives_a_refusal", Some("1"))]);
+        let knows_keys =
+            CallPolicy { key_channel: Some(KeyChannel::Meta), ..records.calls[0].policy.clone().unshared() };
+        records.calls[0].policy = knows_keys.into();
+        assert_eq!(broken(&(records, events)), []);
     }
 }

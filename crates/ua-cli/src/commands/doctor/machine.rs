@@ -13,6 +13,7 @@ use ua_host::{Database, Whereabouts};
 use ua_mcp::LockDir;
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
+use ua_store::rules::FOUND_IN_DOUBT;
 use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store, StoreError};
 use ua_store_sqlite::{Suitability, filesystem_of};
 
@@ -100,16 +101,14 @@ pub(super) fn sandbox(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// How the migration to schema 8 begins what it says about a call that had been reported as not happened.
-const REOPENED: &str = "an attempt was sent and nobody knows what came of it; a later one did nothing";
-
-/// Calls that older versions reported as not happened, although nobody knew: the migration put them in doubt.
+/// Calls that older versions reported as not happened, although nobody knew: a migration put them in doubt.
 pub(super) async fn reopened(store: Option<&Database>, findings: &mut Findings) {
     let Some(store) = store else { return };
     let unknown = CallQuery { only_unknown: true, limit: u32::MAX, ..CallQuery::default() };
     let calls = store.find_calls(&unknown).await.unwrap_or_default();
     let is_reopened = |call: &&CallRecord| {
-        call.correction.is_none() && call.error_detail.as_deref().is_some_and(|detail| detail.starts_with(REOPENED))
+        call.correction.is_none()
+            && call.error_detail.as_deref().is_some_and(|detail| detail.starts_with(FOUND_IN_DOUBT))
     };
     for call in calls.iter().filter(is_reopened) {
         let (id, tool, run) = (&call.call_id, &call.name.tool, &call.run_id);
