@@ -58,7 +58,7 @@ fn a_job_runs_on_a_server_once_its_schema_is_made() {
     env.run(&["job", &comment_job(&env), "--run-id", "r"])
         .refused(74, &["does not have this program's schema", "ua db migrate"]);
     assert!(env.comments().is_empty());
-    env.run(&["db", "migrate", "--database-url", &direct]).code(0).shows(&["database first on", "has schema 10"]);
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0).shows(&["database first on", "has schema 11"]);
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
     env.run(&["runs", "list"]).code(0).shows(&["r", "succeeded"]);

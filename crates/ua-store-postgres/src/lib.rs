@@ -15,6 +15,7 @@ mod blob_rows;
 mod column;
 mod config;
 mod db;
+mod doubts;
 mod error;
 mod filling;
 mod fleet_rows;

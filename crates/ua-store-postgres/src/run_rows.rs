@@ -615,7 +615,8 @@ impl Db {
     }
 }
 
-const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at, a.link \
+/// Questions with their answers.
+pub(crate) const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at, a.link \
                          FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
 
 /// What has been written about a run, counted, of the columns `batches` and `words`.
@@ -771,7 +772,7 @@ pub(crate) fn request_record(row: &Row) -> DbResult<RequestRecord> {
     })
 }
 
-fn question_record(row: &Row) -> DbResult<QuestionRecord> {
+pub(crate) fn question_record(row: &Row) -> DbResult<QuestionRecord> {
     let column = Columns::new(row, "questions", "question_id");
     let status = column.stored_name("status")?;
     let (answer, status) = match column.opt_word("choice")? {

@@ -6,12 +6,14 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use refinery::Target;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 use ua_store::{Retry, StoreError};
 
 use crate::config::PostgresConfig;
 use crate::db::Db;
+use crate::doubts;
 use crate::error::{DbError, refused, sql_error, unavailable};
 use crate::tls;
 use crate::value::params;
@@ -59,11 +61,21 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
     if version > 0 && version < newest() {
         refuse_workers(&client).await?;
     }
-    let mut runner = embedded::migrations::runner();
-    runner.set_migration_table_name("refinery_schema_history");
-    let migrated = runner.run_async(&mut client).await;
-    migrated.map_err(|error| unavailable("the schema could not be brought up to date", error, Retry::Never))?;
+    if version > 0 && version < doubts::FOUND_SINCE {
+        carry_out(&mut client, Target::Version(doubts::FOUND_SINCE - 1)).await?;
+        doubts::find(&mut client).await.map_err(DbError::into_store)?;
+    }
+    carry_out(&mut client, Target::Latest).await?;
     Ok(newest())
+}
+
+/// Carries out the migrations that the database has not had, up to one.
+async fn carry_out(client: &mut Client, up_to: Target) -> Result<(), StoreError> {
+    let mut runner = embedded::migrations::runner().set_target(up_to);
+    runner.set_migration_table_name("refinery_schema_history");
+    let migrated = runner.run_async(client).await;
+    migrated.map_err(|error| unavailable("the schema could not be brought up to date", error, Retry::Never))?;
+    Ok(())
 }
 
 /// The right to migrate, as a connection with an open transaction: whoever dies has it no more, and nobody has it who lent it only.

@@ -5,6 +5,7 @@ mod cluster;
 mod conformance;
 mod cut;
 mod database;
+mod doubts;
 mod durability;
 mod health;
 mod known;

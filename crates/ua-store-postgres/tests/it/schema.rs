@@ -53,10 +53,10 @@ async fn a_database_without_the_schema_is_refused_until_it_is_migrated() {
     let (one, other) = (database.direct(), database.direct());
     blocking(async {
         let (one, other) = tokio::join!(migrate(&one), migrate(&other));
-        assert_eq!((one.unwrap(), other.unwrap()), (10, 10));
+        assert_eq!((one.unwrap(), other.unwrap()), (11, 11));
     });
     assert!(database.store().runs(1).await.unwrap().is_empty());
-    assert_eq!(blocking(migrate(&database.direct())).unwrap(), 10);
+    assert_eq!(blocking(migrate(&database.direct())).unwrap(), 11);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn a_newer_and_an_older_schema_are_left_as_they_are() {
     let by_hand = database.by_hand();
     blocking(by_hand.batch_execute("UPDATE refinery_schema_history SET version = version + 97 WHERE version > 1"))
         .unwrap();
-    assert!(refusal(&database).contains("schema 107, newer than this program's"));
+    assert!(refusal(&database).contains("schema 108, newer than this program's"));
     let migrated = blocking(migrate(&database.direct()));
     assert!(matches!(migrated, Err(StoreError::Unavailable { why, .. }) if why.contains("use a newer program")));
     blocking(by_hand.batch_execute("DELETE FROM refinery_schema_history WHERE version > 1")).unwrap();
