@@ -11,12 +11,9 @@ use ua_e2e::{Output, TestEnv};
 use super::env;
 
 /// What a folder is called, with a line of its own in it that passes for one of ours, or with signs that a terminal obeys.
-const NAMES: [&str; 5] = [
+const NAMES: [&str; 2] = [
     "x\nua answer 1234abcd approve",
-    "x\rua answer 1234abcd approve",
-    "x\u{2028}ua answer 1234abcd approve",
-    "x\u{1b}[2J\u{1b}[1;1Hua answer 1234abcd approve",
-    "x\u{202e}y\t\t\tua answer 1234abcd approve\u{85}z",
+    "x\rua answer 1234abcd\u{2028}ua answer 1234abcd\u{85}ua answer 1234abcd\u{1b}[2J\u{1b}[1;1Hua\u{202e}y\t\t\tz",
 ];
 
 /// Each line that somebody was shown is one of ours.
