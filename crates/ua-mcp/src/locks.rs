@@ -241,12 +241,12 @@ impl LockDir {
                         Ok(Retired::Yes) => return,
                         Ok(Retired::NotYet) => locks.env.clock.sleep(POLL).await,
                         Err(error) => {
-                            tracing::debug!(%error, lock = %path.display(), "what is left of a tool server stays");
+                            tracing::debug!(%error, lock = %path.shown(), "what is left of a tool server stays");
                             return;
                         }
                     }
                 }
-                tracing::debug!(lock = %path.display(), "what is left of a tool server is not gone yet");
+                tracing::debug!(lock = %path.shown(), "what is left of a tool server is not gone yet");
             })
         });
         futures_util::future::join_all(ends).await;
