@@ -271,7 +271,7 @@ fn is_sentence(word: &str) -> bool {
 }
 
 /// Names that stand for those of a reader, or are those of others.
-const OF_OTHERS: [&str; 8] = [
+const OF_OTHERS: [&str; 10] = [
     "o200k_base", // tokenizers of OpenAI
     "cl100k_base",
     "p50k_base",
@@ -280,6 +280,8 @@ const OF_OTHERS: [&str; 8] = [
     "compile_fail",             // a mark of rustdoc
     "next_page",                // a tool of some server
     "send_emai1",               // a tool that looks like another one
+    "oom_score_adj",            // a file of /proc
+    "send_request",             // a tool of some server
 ];
 
 /// Names of the source in the code of a page's sentences: those with `_` or `::`, types, and the parts of names with dots between them.
@@ -474,7 +476,7 @@ fn every_step_and_every_lane_of_the_night_is_described_and_run() {
 const OF_TESTS: [&str; 2] = ["docs/architecture.md", "docs/testing.md"];
 
 /// Variables that libraries read, and names that the examples of the guide choose.
-const NOT_OURS: [&str; 11] = [
+const NOT_OURS: [&str; 12] = [
     "OTEL_TRACES_SAMPLER", // these are the OpenTelemetry SDK's
     "OTEL_TRACES_SAMPLER_ARG",
     "OTEL_TRACES_EXPORTER",
@@ -486,6 +488,7 @@ const NOT_OURS: [&str; 11] = [
     "CRM_AUTHORIZATION",
     "CRM_TOKEN",
     "FORUM_TOKEN",
+    "PR_SET_DUMPABLE", // of the kernel
 ];
 
 /// Variables of the environment, and other names in capitals, that nothing reads.

@@ -17,7 +17,7 @@ const IDS: [&str; 11] =
     ["run", "run_id", "id", "call", "call_id", "question", "question_id", "top", "parent", "source", "only"];
 
 /// Other words of the program itself, each with where it stands.
-const OWN: [(&str, &str); 25] = [
+const OWN: [(&str, &str); 26] = [
     ("ua-runner/src/pin.rs", "names"),
     ("ua-cli/src/mistakes.rs", "below"),
     ("ua-cli/src/mistakes.rs", "get_name"),
@@ -42,6 +42,7 @@ const OWN: [(&str, &str); 25] = [
     // Ids by another name.
     ("ua-cli/src/commands/lineage.rs", "first"),
     ("ua-cli/src/commands/db.rs", "first"),
+    ("ua-cli/src/commands/doctor/machine.rs", "first"),
     ("ua-cli/src/commands/db.rs", "names"),
     ("ua-host/src/questions.rs", "asked_again"),
 ];
