@@ -83,7 +83,7 @@ pub(crate) fn print_table(listing: &Listing, rows: Vec<Vec<String>>) -> Result<(
         return Ok(());
     }
     let columns = listing.columns;
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| flat(row)).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| flat(&row)).collect();
     let widths = widths(columns, &rows, crate::terminal::width());
     let has_color = crate::terminal::out_has_color();
     let heads: Vec<String> = columns.iter().map(|column| column.head.to_owned()).collect();

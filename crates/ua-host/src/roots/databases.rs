@@ -84,7 +84,7 @@ impl Roots {
 /// Its file among the notes.
 fn name_of(database: &Path) -> String {
     let path = crate::paths::resolved(database);
-    KeyBuilder::new("ua.database.v1").field("path", &path.to_string_lossy().into_owned()).finish().as_str().to_owned()
+    KeyBuilder::new("ua.database.v1").field("path", &path.to_string_lossy()).finish().as_str().to_owned()
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 //! and `display` would write a line of its own for a name with a line feed in it. What programs read has the name as it is (`to_string_lossy`).
 //! Crates that use nothing of ours have an escape of their own.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use std::fs;
 
 use ua_testkit::workspace_root;
