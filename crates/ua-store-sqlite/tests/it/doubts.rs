@@ -113,7 +113,7 @@ fn words(sent: usize) -> Vec<Option<Said>> {
     first.into_iter().chain(behind).collect()
 }
 
-/// The table, of which every third row is taken, so that each word meets each policy and each history.
+/// The table, of which every eleventh row is taken, so that each word meets each policy and each history.
 fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for (class, on_unknown) in POLICIES {
@@ -135,7 +135,7 @@ fn cases() -> Vec<Case> {
             }
         }
     }
-    all.into_iter().enumerate().filter(|(number, _)| number % 3 == 0).map(|(_, case)| case).collect()
+    all.into_iter().enumerate().filter(|(number, _)| number % 11 == 0).map(|(_, case)| case).collect()
 }
 
 impl Case {
@@ -293,7 +293,7 @@ async fn whatever_a_database_of_before_doubts_has_stands_as_this_program_would_h
     }
     store.close().unwrap();
     let forgotten = before.iter().filter(|(_, (_, of_doubt))| !of_doubt.is_empty()).count();
-    assert!(forgotten > 50, "{forgotten} of {} calls are not as they have to be", cases.len());
+    assert!(forgotten > 20, "{forgotten} of {} calls are not as they have to be", cases.len());
 
     let (mut found, mut left) = (0, 0);
     for schema in 1..=25 {
@@ -331,7 +331,7 @@ async fn whatever_a_database_of_before_doubts_has_stands_as_this_program_would_h
         let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
         assert_eq!(examined.findings, [""; 0], "schema {schema}");
     }
-    assert!(found > 300 && left > 300, "{found} in doubt, {left} not");
+    assert!(found > 100 && left > 100, "{found} in doubt, {left} not");
 }
 
 /// Nothing is looked for twice, and what a person said since stays.
