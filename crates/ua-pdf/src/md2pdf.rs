@@ -7,7 +7,6 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use ua_core::ShowPath as _;
 use ua_pdf::{PdfOptions, limits, render};
 
 fn main() -> ExitCode {
@@ -47,12 +46,17 @@ fn convert(source: &Path, output: &Path) -> Result<(), Box<dyn std::error::Error
 /// A file of at most so many bytes. The Markdown names the images: one may be a pipe that nobody writes into, or have no end.
 fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other(format!("{} is no regular file", path.shown())));
+        return Err(io::Error::other(format!("{} is no regular file", shown(path))));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > most {
-        return Err(io::Error::other(format!("{} is larger than {} MiB", path.shown(), most >> 20)));
+        return Err(io::Error::other(format!("{} is larger than {} MiB", shown(path), most >> 20)));
     }
     Ok(bytes)
+}
+
+/// A path on one line: whoever made a file chose its name.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().escape_debug().to_string()
 }

@@ -16,14 +16,13 @@ use super::verdict::Judge;
 use super::wrong::{Violation, Wrong};
 
 /// What may be limited: a tool, and what its policy or its name calls its effect.
-const LIMITED: [(&str, &str); 7] = [
+const LIMITED: [(&str, &str); 6] = [
     ("send_letter", "letter.send"),
     ("pay", "invoice.pay"),
     ("send_email", "email.send"),
     ("notify", "run.notify"),
     ("upload", "file.upload"),
     ("post_comment", "comment.post"),
-    ("create_ticket", "ticket.create"),
 ];
 
 /// A limit.
