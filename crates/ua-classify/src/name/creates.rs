@@ -311,7 +311,8 @@ fn made_by_part(rest: &[String], words: &[String], server: &[String]) -> Option<
         Makes::Appended if ["block", "child", "record", "row"].contains(&head) => named(head, "create"),
         Makes::Of(things) | Makes::Surely(things) if things.contains(&head) => named(&whole, "create"),
         Makes::Saved if has(ADDED_ANEW, head) => return Some(Made::Named),
-        Makes::Perhaps | Makes::Imported | Makes::Surely(_) if !head.is_empty() => {
+        // A state or a list is put in the place of the one before.
+        Makes::Perhaps | Makes::Imported | Makes::Surely(_) if !["", "list", "state", "status"].contains(&head) => {
             return Some(Made::Named);
         }
         Makes::Arranged if ["booking", "call", "order", "purchase", "reservation"].contains(&head) => {
