@@ -112,8 +112,6 @@ fn a_batch_that_dies_between_its_actions_is_finished_each_action_once() {
     for point in [
         "after:store.record_turn",
         "after:store.settle_attempt:GMAIL_FETCH_EMAILS",
-        "after:store.settle_attempt:GMAIL_SEND_EMAIL",
-        "before:store.start_attempt:GMAIL_SEND_EMAIL#2",
         "after:store.settle_attempt:GMAIL_SEND_EMAIL#2",
         "before:store.commit_turn",
     ] {
@@ -133,6 +131,8 @@ fn an_action_in_flight_at_a_kill_is_the_only_one_that_is_asked_about() {
         ("before:tool.invoke:GMAIL_SEND_EMAIL", 0, "execute"),
         ("after:tool.invoke:GMAIL_SEND_EMAIL", 1, "happened"),
         ("before:store.settle_attempt:GMAIL_SEND_EMAIL", 1, "happened"),
+        // The answer of the first leaves with the start of the second.
+        ("before:store.start_attempt:GMAIL_SEND_EMAIL#2", 1, "happened"),
     ] {
         let env = router();
         let turns = json!([

@@ -32,6 +32,9 @@ fn a_schedule_keeps_how_its_job_is_started() {
     env.run(&["worker", "--until-empty"]).code(75).says(&["servers.json", "1 run"]);
     assert_eq!(env.rows("SELECT status FROM runs"), ["queued"]);
     std::fs::rename(env.path("away.json"), env.path("servers.json")).unwrap();
+    // Of servers that nobody could look at when the run was stored none is known: a person says that they are meant.
+    env.run(&["worker", "--until-empty"]).code(75).says(&["forum (it is new)", "--accept servers"]);
+    env.run(&["queue", "move", &env.value("SELECT run_id FROM runs"), "--accept", "servers"]).code(0);
     // With them it asks, as the policy says.
     env.run(&["worker", "--until-empty"]).code(0).says(&["waits for you"]);
     let question = rows(&env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();
