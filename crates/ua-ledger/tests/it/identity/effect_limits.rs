@@ -239,7 +239,8 @@ async fn a_call_in_doubt_is_not_sent_again_beyond_the_limit() {
             let id = run.plan_as(planned).await;
             run.take(&id, &facts, Fate::Lost).await;
             let happened = async || {
-                let word = samples::correct(&other, CorrectedTo::Happened, 90);
+                let mut word = samples::correct(&other, CorrectedTo::Happened, 90);
+                word.is_idle = true;
                 parent.store.correct_call(word).await.unwrap();
             };
             if when == UsedUp::BeforeItIsAsked {
