@@ -497,9 +497,9 @@ impl LlmError {
         // A program has no command to type.
         let with = |with: ForkWith| audience.pick(format!(" ({with})"), String::new());
         if self.longest_reply(u32::MAX).is_some() {
-            let job = with(ForkWith::Job);
+            let flag = with(ForkWith::Job);
             return Some(format!(
-                "fork the run with a lower `max_output_tokens`{job}, which is how long a reply may be"
+                "fork the run with a lower `max_output_tokens`{flag}, which is how long a reply may be"
             ));
         }
         let words = match self {

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_page_whose_reader_is_ended_or_is_none_is_refused_alone() {
         for (script, why) in [
-            ("kill -XCPU $$", "it took longer than 1 min"),
+            ("kill -XCPU $$", "it took longer than 60 s"),
             ("kill -ABRT $$", "it took more than 2048 MiB of memory"),
             ("kill -SEGV $$", "its reader gave no answer"),
             ("exit 0", "its reader gave no answer"),
