@@ -76,7 +76,7 @@
 //! area
 //! confine   place   regular   seal   secrets   trace   web
 //! answer   closed   digest   error   media   schema
-//! meta   names
+//! meta   names   page_reader
 //! ```
 
 mod alert;
@@ -92,6 +92,7 @@ mod http;
 mod media;
 mod meta;
 mod names;
+mod page_reader;
 mod place;
 mod record;
 mod regular;
@@ -113,11 +114,12 @@ pub use confine::{Confiner, Limits, Offers, Sandbox, run_confined};
 pub use error::ToolServerError;
 pub use http::HttpServer;
 pub use meta::{ATTEMPT, CHANGED_FILES, FETCHES, FILES, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
+pub use page_reader::PageReader;
 pub use place::{Holds, look as look_at};
 pub use seal::{COPY_KEY, copy_key};
 pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
 pub use server::{Introduction, ToolServer, tool_names};
 pub use settings::{Settings, environment, make_absolute, path_variables, variables};
-pub use tools::{PageReader, clear_temporary_folders, receivers, serve_page, shaped_by};
+pub use tools::{clear_temporary_folders, receivers, serve_page, shaped_by};
 pub use trace::AdoptParent;

@@ -14,8 +14,8 @@ use secrecy::SecretString;
 use ua_pdf::Layout;
 
 use crate::confine::{Confiner, Limits, Sandbox};
+use crate::page_reader::PageReader;
 use crate::secrets::{self, Secrets};
-use crate::tools::PageReader;
 use crate::trace::AdoptParent;
 
 /// The settings of one tool server: the options of `ua toolserver`.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ua_core::Env;
 
 pub use command::clear_temporary_folders;
-pub use crawl::{PageReader, serve_page};
+pub use crawl::serve_page;
 
 use crate::context::{Context, Setup};
 use crate::error::ToolServerError;

@@ -26,7 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-pub use self::apart::{PageReader, serve_page};
+pub use self::apart::serve_page;
 use self::fetch::{Fetcher, Sites};
 use self::local::Roots;
 use self::page::Page;
@@ -36,6 +36,7 @@ use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
+use crate::page_reader::PageReader;
 use crate::seal::Seals;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;

@@ -7,10 +7,8 @@
 //! What is said between the two is one value of JSON each.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -21,6 +19,7 @@ use url::Url;
 
 use super::page::{self, Parts};
 use crate::answer::Failure;
+use crate::page_reader::PageReader;
 
 /// How many bytes of HTML are read where they came to; longer pages are read apart.
 pub(super) const SHORT: usize = 64 * 1024;
@@ -29,27 +28,7 @@ const MEMORY_BYTES: u64 = 2 << 30;
 /// The most that a reader says, in bytes. Markdown is hardly longer than its page.
 const MOST_SAID: u64 = 128 << 20;
 
-/// The program that reads a page, and the arguments that tell it so: it calls [`serve_page`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageReader {
-    program: PathBuf,
-    args: Vec<OsString>,
-    /// What one page may take of the processor's time.
-    time: Duration,
-}
-
 impl PageReader {
-    /// `program` with `args`, which calls [`serve_page`].
-    pub fn new(program: PathBuf, args: impl IntoIterator<Item = OsString>) -> Self {
-        Self { program, args: args.into_iter().collect(), time: page::READ_FOR }
-    }
-
-    /// The same with so much time for one page, of the processor and in whole seconds.
-    #[must_use]
-    pub fn within(self, time: Duration) -> Self {
-        Self { time, ..self }
-    }
-
     /// What the page says, or why it is not read; `None` where no process can be started, as while the program is replaced.
     pub(super) fn read(&self, source: &Url, html: &str) -> Option<Result<Parts, Failure>> {
         let started = Command::new(&self.program)
@@ -184,6 +163,8 @@ fn limit_this_process(seconds: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn reader(script: &str) -> PageReader {

@@ -8,19 +8,18 @@ use dom_query::Document as Tree;
 use dom_smoothie::Readability;
 use url::Url;
 
-use super::apart::{self, PageReader};
+use super::apart;
 use super::bounded::bounded;
 use super::depth::{self, Excess, Limits};
 use super::{Document, Kind};
 use crate::answer::Failure;
+use crate::page_reader::{PageReader, READ_FOR};
 
 /// The most HTML that is read, in bytes; what the crawler takes is smaller.
 const MAX_HTML_BYTES: usize = 32 * 1024 * 1024;
 /// What a page may ask of its reader. Pages that people write are nested less than 60 deep and have some thousand elements; the longest
 /// documents have some hundred thousand.
 pub(super) const LIMITS: Limits = Limits { levels: 200, elements: 400_000, comparisons: 1_000_000_000 };
-/// How long one page may be read.
-pub(super) const READ_FOR: Duration = Duration::from_mins(1);
 /// What helps whoever wanted a page that cannot be read.
 pub(super) const ANOTHER: &str = "try another page";
 /// Pages that were given up and are still being read, by threads that nobody can stop: where there is no [`PageReader`].
