@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long one page may take.
+/// How long one page may be read; where a process reads it, of the processor's time.
 pub(crate) const READ_FOR: Duration = Duration::from_mins(1);
 
 /// The program that reads a page, and the arguments that tell it so: it calls [`serve_page`](crate::serve_page).
@@ -12,19 +12,11 @@ pub(crate) const READ_FOR: Duration = Duration::from_mins(1);
 pub struct PageReader {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
-    /// What one page may take of the processor's time.
-    pub(crate) time: Duration,
 }
 
 impl PageReader {
     /// `program` with `args`, which calls [`serve_page`](crate::serve_page).
     pub fn new(program: PathBuf, args: impl IntoIterator<Item = OsString>) -> Self {
-        Self { program, args: args.into_iter().collect(), time: READ_FOR }
-    }
-
-    /// The same with so much time for one page, of the processor and in whole seconds.
-    #[must_use]
-    pub fn within(self, time: Duration) -> Self {
-        Self { time, ..self }
+        Self { program, args: args.into_iter().collect() }
     }
 }

@@ -13,8 +13,8 @@ pub(super) fn asked(state: State, question: Box<QuestionRecord>) -> Next {
 }
 
 impl RunMachine {
-    /// Between two turns: what a resume owes, the model and a person, then the evidence for a last word, else budgets, what the model has to be told, and the next
-    /// request.
+    /// Between two turns: what a resume owes the model and a person, then the evidence for a last word, else budgets, what the model has to be told,
+    /// and the next request.
     pub(super) fn between_turns(&mut self, last_word: Option<Word>) -> State {
         if self.replaying {
             return State::FinishingReplay { last_word };

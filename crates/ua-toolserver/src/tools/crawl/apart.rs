@@ -19,7 +19,7 @@ use url::Url;
 
 use super::page::{self, Parts};
 use crate::answer::Failure;
-use crate::page_reader::PageReader;
+use crate::page_reader::{PageReader, READ_FOR};
 
 /// How many bytes of HTML are read where they came to; longer pages are read apart.
 pub(super) const SHORT: usize = 64 * 1024;
@@ -48,7 +48,7 @@ impl PageReader {
     }
 
     fn answered(&self, mut child: Child, source: &Url, html: &str) -> Result<Parts, Failure> {
-        let order = Order { source: source.as_str().into(), html: html.into(), seconds: self.time.as_secs().max(1) };
+        let order = Order { source: source.as_str().into(), html: html.into(), seconds: READ_FOR.as_secs().max(1) };
         match converse(&mut child, &order) {
             Ok(said) => {
                 // It has said everything; how it ends makes no difference any more.
@@ -72,7 +72,7 @@ impl PageReader {
     fn why_it_ended(&self, status: ExitStatus, broken: &io::Error) -> String {
         let signal = status.signal().and_then(Signal::from_named_raw);
         if signal == Some(Signal::XCPU) {
-            return format!("it took longer than {}", ua_core::span_in_words(self.time));
+            return format!("it took longer than {}", ua_core::span_in_words(READ_FOR));
         }
         // An allocation that is refused ends a program of Rust by this signal.
         if signal == Some(Signal::ABORT) {
