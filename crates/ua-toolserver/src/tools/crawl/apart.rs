@@ -39,47 +39,47 @@ impl PageReader {
             .stderr(Stdio::null())
             .spawn();
         match started {
-            Ok(child) => Some(self.answered(child, source, html)),
+            Ok(child) => Some(answered(child, source, html)),
             Err(error) => {
                 tracing::warn!(%error, program = %self.program.shown(), "no process can be started to read a page");
                 None
             }
         }
     }
+}
 
-    fn answered(&self, mut child: Child, source: &Url, html: &str) -> Result<Parts, Failure> {
-        let order = Order { source: source.as_str().into(), html: html.into(), seconds: READ_FOR.as_secs().max(1) };
-        match converse(&mut child, &order) {
-            Ok(said) => {
-                // It has said everything; how it ends makes no difference any more.
-                drop(child.wait());
-                match said {
-                    Said::Read(parts) => Ok(parts),
-                    Said::Refused { problem, hint } => Err(Failure::refused(problem, hint)),
-                }
-            }
-            Err(broken) => {
-                drop(child.kill());
-                let why = match child.wait() {
-                    Ok(status) => self.why_it_ended(status, &broken),
-                    Err(error) => error.to_string(),
-                };
-                Err(page::unreadable(&why))
+fn answered(mut child: Child, source: &Url, html: &str) -> Result<Parts, Failure> {
+    let order = Order { source: source.as_str().into(), html: html.into(), seconds: READ_FOR.as_secs().max(1) };
+    match converse(&mut child, &order) {
+        Ok(said) => {
+            // It has said everything; how it ends makes no difference any more.
+            drop(child.wait());
+            match said {
+                Said::Read(parts) => Ok(parts),
+                Said::Refused { problem, hint } => Err(Failure::refused(problem, hint)),
             }
         }
+        Err(broken) => {
+            drop(child.kill());
+            let why = match child.wait() {
+                Ok(status) => why_it_ended(status, &broken),
+                Err(error) => error.to_string(),
+            };
+            Err(page::unreadable(&why))
+        }
     }
+}
 
-    fn why_it_ended(&self, status: ExitStatus, broken: &io::Error) -> String {
-        let signal = status.signal().and_then(Signal::from_named_raw);
-        if signal == Some(Signal::XCPU) {
-            return format!("it took longer than {}", ua_core::span_in_words(READ_FOR));
-        }
-        // An allocation that is refused ends a program of Rust by this signal.
-        if signal == Some(Signal::ABORT) {
-            return format!("it took more than {} MiB of memory", MEMORY_BYTES >> 20);
-        }
-        format!("its reader gave no answer ({broken}; {status})")
+fn why_it_ended(status: ExitStatus, broken: &io::Error) -> String {
+    let signal = status.signal().and_then(Signal::from_named_raw);
+    if signal == Some(Signal::XCPU) {
+        return format!("it took longer than {}", ua_core::span_in_words(READ_FOR));
     }
+    // An allocation that is refused ends a program of Rust by this signal.
+    if signal == Some(Signal::ABORT) {
+        return format!("it took more than {} MiB of memory", MEMORY_BYTES >> 20);
+    }
+    format!("its reader gave no answer ({broken}; {status})")
 }
 
 /// What is to be read, and for how long.
