@@ -124,6 +124,7 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
         met: missing.is_none(),
         needed: "the report cites its sources, each of them fetched in this run".to_owned(),
         found: u32::try_from(cited.len() - unseen.len()).unwrap_or(u32::MAX),
+        used_up: None,
         evidence: texts
             .iter()
             .map(|(file, _)| EvidenceRef {

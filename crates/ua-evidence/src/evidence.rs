@@ -56,6 +56,9 @@ pub struct ConditionResult {
     pub needed: String,
     /// How many effects or files were found.
     pub found: u32,
+    /// The effect, where the job allows no more of it than happened.
+    #[serde(skip)]
+    pub used_up: Option<String>,
     /// What was found.
     pub evidence: Vec<EvidenceRef>,
     /// When it does not hold: what is wrong, for whoever reads it.
@@ -283,6 +286,7 @@ impl<'a> Evidence<'a> {
                 met: false,
                 needed: format!("one of {}", StopCondition::NAMES.join(", ")),
                 found: 0,
+                used_up: None,
                 evidence: Vec::new(),
                 missing: Some("this condition is not known, so it cannot be met".to_owned()),
                 to_do: Some("end your reply and say so".to_owned()),
@@ -497,6 +501,7 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         met,
         needed: condition.expanded().describe(),
         found,
+        used_up: wanted.max.is_some_and(|max| found >= max).then(|| wanted.effect.clone()),
         evidence,
         for_a_person: is_open && !perhaps.is_empty(),
         undeclared: said
@@ -609,6 +614,7 @@ fn file_result(
         met: missing.is_none(),
         needed: condition.expanded().describe(),
         found: u32::from(found.is_some()),
+        used_up: None,
         evidence: evidence.into_iter().collect(),
         missing,
         to_do: to_do.map(str::to_owned),
@@ -716,6 +722,7 @@ mod tests {
                 met: true,
                 needed: "email.send exactly 1×".to_owned(),
                 found: 1,
+                used_up: Some("email.send".to_owned()),
                 evidence: vec![EvidenceRef {
                     kind: EvidenceKind::Receipt,
                     id: id.to_string(),

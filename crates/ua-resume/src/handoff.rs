@@ -202,6 +202,7 @@ impl Handoff {
 
 #[cfg(test)]
 mod tests {
+    use ua_evidence::evaluate;
     use ua_evidence::testing::{Story, mail_policy};
 
     use super::*;
@@ -217,6 +218,25 @@ mod tests {
         );
         let note = handoff.note(&packet, None);
         (handoff, note)
+    }
+
+    /// Another context has nothing else to know it from: it would ask again, and be refused again, in every one that follows.
+    #[test]
+    fn what_the_job_allows_no_more_of_is_said() {
+        for (max, sent, is_said) in [(0, 0, true), (1, 0, false), (1, 1, true), (2, 1, false)] {
+            let condition = serde_json::json!({"effect": "email.send", "count": 0, "max": max});
+            let job = serde_json::json!({"objective": "Mail Ana.", "stop_conditions": [condition]});
+            let mut story = Story::new(&job.to_string());
+            let call = story.asks("", &[("send_email", serde_json::json!({"to": "ana"}), mail_policy())]).remove(0);
+            if sent > 0 {
+                story.starts(&call);
+                story.succeeds(&call, "sent", Some("<m-1@example.test>"));
+            }
+            let (records, packet) = (&story.records, ResumePacket::new(&story.records, &[], &[]));
+            let report = evaluate(&records.run.spec, &records.calls, &records.receipts, &[], &|_| None);
+            let note = Handoff::new(records, 2, &packet, &report, Vec::new()).note(&packet, None);
+            assert_eq!(note.contains("The job allows no more of `email.send`."), is_said, "{max}, {sent}: {note}");
+        }
     }
 
     #[test]

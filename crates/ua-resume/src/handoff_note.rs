@@ -143,6 +143,14 @@ impl Handoff {
             page.block(NO_EFFECT);
         }
         write_newest(page, &outside, OUTSIDE, self.done_before);
+        let used_up = self.evidence.conditions.iter().filter_map(|condition| condition.used_up.as_deref());
+        let used_up: Vec<String> = used_up.map(|effect| code(effect, 100)).collect();
+        if !used_up.is_empty() {
+            page.block(&format!(
+                "The job allows no more of {}. No call for that is sent: do not ask for one.",
+                used_up.join(", ")
+            ));
+        }
         if !local.is_empty() {
             page.heading(2, "Done in the workspace");
             write_newest(page, &local, LOCAL, 0);

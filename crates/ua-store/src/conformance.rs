@@ -172,6 +172,7 @@ macro_rules! conformance_tests {
             corrections::a_correction_does_not_take_a_key_that_another_call_holds,
             corrections::a_correction_closes_the_question,
             recalled::a_call_that_was_sent_is_in_doubt,
+            recalled::a_recalled_attempt_that_is_answered_stays_recalled,
             recalled::an_answered_attempt_stays_answered,
             recalled::an_attempt_that_has_begun_is_not_ended_for_another_call,
             recalled::a_persons_word_is_told_and_is_no_send,

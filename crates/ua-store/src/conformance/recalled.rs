@@ -1,15 +1,15 @@
 //! What is known beside the database of calls that it has: they were sent, and nobody has what came back.
 
-use ua_core::{CallStatus, CorrectedTo, Resolution};
+use ua_core::{CallStatus, CorrectedTo, RawReply, Resolution};
 
 use super::Scene;
 use super::samples::{self, at, key};
-use crate::commit::{CorrectCall, MadeBy, RecallCall, RecalledAttempt};
+use crate::commit::{CorrectCall, MadeBy, RecallCall, RecalledAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::forgotten::{Forgotten, recall_of};
 use crate::record::{AttemptRecord, CallRecord, Choice, QuestionStatus};
 use crate::rules::{self, may_have_happened};
-use crate::{LedgerStore, RunStore, Store, Trace};
+use crate::{LedgerStore, RunStore, Store, Trace, invariants};
 
 pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> RecalledAttempt {
     RecalledAttempt {
@@ -197,6 +197,34 @@ pub async fn an_attempt_that_has_begun_is_not_ended_for_another_call(store: &dyn
     let known = RecalledAttempt { made_by: Some(made_by), ..line(&call, call.attempt, false) };
     assert_eq!(store.recall_call(recall(&call, vec![known])).await.unwrap(), call);
     store.settle_attempt(&scene.lease, samples::settle("call_1", call.attempt, CallStatus::Succeeded)).await.unwrap();
+}
+
+/// A late answer settles a recalled attempt as any other, and of that stays known that the rows which say why it was sent are gone.
+pub async fn a_recalled_attempt_that_is_answered_stays_recalled(store: &dyn Store) {
+    for learnt_of in [None, Some(1)] {
+        let number = learnt_of.unwrap_or(0);
+        let scene = Scene::begin(store, &format!("run_{number}")).await;
+        let call = scene.call_that_is(&format!("call_{number}"), CallStatus::Unknown).await;
+        let known = RecalledAttempt { learnt_of, ..line(&call, 2, false) };
+        store.recall_call(recall(&call, vec![known.clone()])).await.unwrap();
+        let told = store.attempts(&call.call_id).await.unwrap();
+        let answered = UnknownResolution::Answered {
+            raw: RawReply::Refused { why: "no such address".to_owned() },
+            settlement: samples::settlement(CallStatus::Succeeded),
+            received_at: at(90),
+            sent_at: Some(known.sent_at),
+        };
+        store.resolve_unknown(&scene.lease, &call.call_id, answered, None, at(95)).await.unwrap();
+        let attempts = store.attempts(&call.call_id).await.unwrap();
+        let last = attempts.last().unwrap();
+        assert_eq!((last.outcome.as_deref(), last.ended_at), (Some("replied"), Some(at(90))));
+        assert!(rules::is_recalled(last));
+        assert_eq!(rules::times_sent(&call, &attempts), rules::times_sent(&call, &told));
+        let events = store.events(&call.call_id).await.unwrap();
+        let violations = invariants::check_agreement(&scene.records().await, &events);
+        let about_attempts = violations.iter().filter(|found| found.invariant.contains("attempts"));
+        assert_eq!(about_attempts.count(), 0, "learnt of {learnt_of:?}: {violations:?}");
+    }
 }
 
 /// What was answered stays answered, whatever was noted of it since, and what was not does not become so.

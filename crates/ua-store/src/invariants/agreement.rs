@@ -103,7 +103,8 @@ fn attempts(found: &mut Violations, records: &RunRecords, call: &CallRecord, eve
             add(number, "has another epoch than the change that started it");
         }
         if attempt.started_at != events[start].at && !is_recalled {
-            add(number, "was started at another time than the change that started it");
+            let (started, changed) = (attempt.started_at, events[start].at);
+            add(number, &format!("was started at {started}, and the change that started it was made at {changed}"));
         }
         let reported = records.receipts.iter().find(|receipt| {
             let is_its_own = receipt.call_id == call.call_id && receipt.attempt == number;

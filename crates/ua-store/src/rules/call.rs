@@ -8,6 +8,7 @@ use ua_core::{
 };
 
 use super::question::{question_closed, question_for_call};
+use super::recall::is_recalled;
 use super::task::child_made;
 use super::{conflict, not_found};
 use crate::commit::{AttemptEnd, CallCancel, CorrectCall, KeepHandle, StartAttempt, UnknownResolution};
@@ -530,10 +531,12 @@ fn call_answered_late(
         call.doubt = None;
     }
     let call = understood(call, &settlement, at)?;
+    let is_from_beside = is_recalled(&attempt);
     // The clock may have been set back between.
     attempt.ended_at = Some(received_at.max(attempt.started_at));
     attempt.outcome = Some("replied".to_owned());
-    attempt.detail = None;
+    // That the rows which say why it was sent are gone stays true of it.
+    attempt.detail = attempt.detail.take_if(|_| is_from_beside);
     let (call_id, number) = (call.call_id.clone(), attempt.attempt);
     let (lifted, settlement, evidence) = (BTreeMap::new(), Some(settlement), EvidenceLevel::Reported);
     let whole = ReceiptRecord { call_id, attempt: number, received_at, raw, lifted, settlement, evidence };

@@ -63,6 +63,15 @@ impl Limit {
     }
 }
 
+/// The tools of whose effects a hand-off tells that the job allows no more.
+pub(super) fn told_of(note: &str) -> impl Iterator<Item = &'static str> {
+    let told: Vec<&str> = note.lines().filter(|line| line.starts_with("The job allows no more of")).collect();
+    LIMITED.into_iter().filter_map(move |(tool, effect)| {
+        let effect = format!("`{effect}`");
+        told.iter().any(|line| line.contains(&effect)).then_some(tool)
+    })
+}
+
 /// Whether a call was not sent, or not sent again, since its job does not allow its effect once more.
 pub(super) fn was_refused(call: &CallRecord) -> bool {
     let is_left_undone = call.status == CallStatus::FailedDefinite
@@ -80,6 +89,12 @@ impl Judge<'_> {
         if outside.len() > limit.max {
             let words = format!("{}, and it happened {} times", limit.in_words(), outside.len());
             found.push(Violation::new(Wrong::Twice, words));
+        }
+        // A restored copy may have forgotten what it was told of, and whoever does not look says that it happened.
+        let is_known = !self.stage.was_restored && !self.stage.harm.is_careless;
+        if is_known && self.stage.model.was_told_of(limit.tool) && outside.len() < limit.max {
+            let words = format!("{}, and a hand-off says after {} that it is used up", limit.in_words(), outside.len());
+            found.push(Violation::new(Wrong::ToldWrongly, words));
         }
         let calls = self
             .family

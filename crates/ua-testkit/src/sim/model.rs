@@ -1,7 +1,7 @@
 //! A model that wants its intents done: it asks for what is missing, in other words each time if the seed says so, and fails now and
 //! then. Its provider bills what it read and wrote, whether or not anybody heard of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use ua_core::{Block, Message, ModelTurn, Origin, Role, RunId, StopReason, ToolUs
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Status, StreamObserver, check_history, estimate_input_tokens};
 
 use super::chance::Chance;
-use super::job::{ASKED_AGAIN, Intent, Intents, Kind, PROMISE, tag_of};
+use super::job::{ASKED_AGAIN, Intent, Intents, Kind, PROMISE, Tool, tag_of};
+use super::limit::told_of;
+
 use super::locked;
 use crate::outcomes::ModelOutcome;
 
@@ -67,6 +69,8 @@ struct State {
     billed: Billed,
     came: Vec<ModelOutcome>,
     memory: Memory,
+    /// Of which tools it was told that the job allows no more.
+    used_up: BTreeSet<&'static str>,
 }
 
 /// What the model asked for and heard, which it knows also where the middle of a history is left out.
@@ -148,7 +152,8 @@ impl SimModel {
     pub(super) fn new(intents: Intents, habits: Habits, chance: Chance, faults: usize) -> Self {
         let (refused, came) = (Vec::new(), Vec::new());
         let (billed, memory) = (Billed::default(), Memory::default());
-        let state = State { chance, faults, requests: 0, refused, billed, came, memory };
+        let used_up = BTreeSet::new();
+        let state = State { chance, faults, requests: 0, refused, billed, came, memory, used_up };
         Self { intents, habits, state: Mutex::new(state) }
     }
 
@@ -162,6 +167,11 @@ impl SimModel {
         locked(&self.state).memory.cut
     }
 
+    /// Whether it was told in a hand-off that the job allows no more of what this tool does.
+    pub(super) fn was_told_of(&self, tool: Tool) -> bool {
+        locked(&self.state).used_up.contains(tool.name)
+    }
+
     pub(super) fn billed(&self) -> Billed {
         locked(&self.state).billed
     }
@@ -172,7 +182,12 @@ impl SimModel {
     }
 
     /// The intents of the first turn that has any left, of whoever was told what stands at the beginning of `messages`.
-    fn next<'i>(&'i self, messages: &[Message], mut progress: BTreeMap<String, Progress>) -> Vec<&'i Intent> {
+    fn next<'i>(
+        &'i self,
+        messages: &[Message],
+        mut progress: BTreeMap<String, Progress>,
+        used_up: &BTreeSet<&str>,
+    ) -> Vec<&'i Intent> {
         let told = messages.iter().flat_map(|message| &message.blocks).flat_map(handed_on);
         for tag in told.filter(|tag| !(self.habits.forgets_tasks && self.intents.is_task(tag))) {
             progress.entry(tag.to_owned()).or_default().asked += MAX_ASKS;
@@ -180,6 +195,7 @@ impl SimModel {
         // Who was told since that it happened does not ask for it again.
         let repeats_in_doubt = self.habits.repeats_in_doubt && !messages.iter().any(|told| told.text().contains(DONE));
         let is_open = |intent: &&Intent| match progress.get(intent.tag.as_str()) {
+            _ if used_up.contains(intent.tool.name) => false,
             None => true,
             Some(Progress { asked, answer }) => {
                 *asked < MAX_ASKS && wants_again(intent, answer.as_ref(), repeats_in_doubt)
@@ -198,19 +214,23 @@ fn opening(messages: &[Message]) -> String {
 
 /// Whether a context follows another one.
 fn is_behind_another(messages: &[Message]) -> bool {
-    messages.iter().flat_map(|message| &message.blocks).any(|block| match block {
-        Block::Text { text } => iteration_begins_after(text).is_some(),
-        Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => false,
-    })
+    messages.iter().flat_map(|message| &message.blocks).any(|block| hand_off(block).is_some())
+}
+
+/// What is told to whoever goes on in another context.
+fn hand_off(block: &Block) -> Option<&str> {
+    match block {
+        Block::Text { text } => iteration_begins_after(text).is_some().then_some(text.as_str()),
+        Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+    }
 }
 
 /// The tags in what a hand-off says is done, or in doubt: what else it tells may have failed.
 fn handed_on(block: &Block) -> impl Iterator<Item = &str> {
-    let text = match block {
-        Block::Text { text } if iteration_begins_after(text).is_some() => text.as_str(),
-        Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => "",
-    };
-    let sections = text.split("\n## ").filter(|section| section.starts_with("Done") || section.starts_with("In doubt"));
+    let sections = hand_off(block)
+        .unwrap_or_default()
+        .split("\n## ")
+        .filter(|section| section.starts_with("Done") || section.starts_with("In doubt"));
     sections.flat_map(|section| section.split(|letter: char| !letter.is_ascii_alphanumeric()))
 }
 
@@ -295,7 +315,10 @@ impl LlmProvider for AskedBy {
             }
         };
         let asked = state.memory.recall(&self.run, &request.messages);
-        let mut open = self.model.next(&request.messages, state.memory.progress(&asked));
+        let notes = request.messages.iter().flat_map(|message| &message.blocks).filter_map(hand_off);
+        let used_up = notes.flat_map(told_of).collect();
+        let mut open = self.model.next(&request.messages, state.memory.progress(&asked), &used_up);
+        state.used_up.extend(&used_up);
         let hands_on = !self.model.intents.is_of_a_task(&opening(&request.messages));
         let begins_again = self.model.habits.forgets_tasks && hands_on && !is_behind_another(&request.messages);
         let is_done = open.is_empty() && !begins_again;

@@ -511,6 +511,7 @@ impl Judge<'_> {
                 || calls.iter().any(|call| call.status == CallStatus::FailedReported)
                 || calls.len() >= MAX_ASKS
                 || calls.iter().any(|call| was_refused(call))
+                || self.stage.model.was_told_of(intent.tool)
                 || self.stage.words.iter().any(gave_up);
             // A sub-agent that did not come to its end did not do everything.
             let its_agent_failed = self.stage.intents.task_of(&intent.tag).is_some_and(|task| {
