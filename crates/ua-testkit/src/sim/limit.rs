@@ -90,8 +90,8 @@ impl Judge<'_> {
             let words = format!("{}, and it happened {} times", limit.in_words(), outside.len());
             found.push(Violation::new(Wrong::Twice, words));
         }
-        // A restored copy may have forgotten what it was told of, and whoever does not look says that it happened.
-        let is_known = !self.stage.was_restored && !self.stage.harm.is_careless;
+        // A restored copy may have forgotten what it was told of, whoever does not look says that it happened, and what was undone had been there.
+        let is_known = !self.stage.was_restored && !self.stage.harm.is_careless && self.stage.undone.is_empty();
         if is_known && self.stage.model.was_told_of(limit.tool) && outside.len() < limit.max {
             let words = format!("{}, and a hand-off says after {} that it is used up", limit.in_words(), outside.len());
             found.push(Violation::new(Wrong::ToldWrongly, words));
