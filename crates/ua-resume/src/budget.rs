@@ -1,7 +1,7 @@
 //! What a run used of its budgets (Durable Jobs v1 spec §6), from its rows.
 
 use serde::Serialize;
-use ua_core::{BudgetStop, Currency, Money, RunStop, WaitBudgets};
+use ua_core::{BudgetStop, CallStatus, Currency, Money, RunStop, WaitBudgets};
 use ua_store::{RunRecord, RunRecords};
 
 use crate::usage::UsageSummary;
@@ -16,7 +16,7 @@ pub struct BudgetLine {
     pub used: u64,
     /// The job's limit; `None` means no limit.
     pub limit: Option<u64>,
-    /// `calls`, `turns`, `steps`, `tokens`, `iterations`, `milliseconds` or `nanos` (billionths of `currency`).
+    /// `calls`, `turns`, `steps`, `tokens`, `iterations`, `tasks`, `milliseconds` or `nanos` (billionths of `currency`).
     pub unit: &'static str,
     /// The currency of an amount of money.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,24 @@ pub fn lines_after(records: &RunRecords, held_millis: u64) -> Vec<BudgetLine> {
         unit: "nanos",
         currency: Some(max.currency()),
     }));
+    lines.extend(records.run.spec.subagents.as_ref().map(|allowed| BudgetLine {
+        budget: MAX_TASKS,
+        used: tasks(records),
+        limit: Some(allowed.max_tasks.into()),
+        unit: "tasks",
+        currency: None,
+    }));
     lines
+}
+
+/// The budget of tasks for sub-agents.
+pub(crate) const MAX_TASKS: &str = "subagents.max_tasks";
+
+/// How many tasks a run handed on, and those that it did.
+fn tasks(records: &RunRecords) -> u64 {
+    let own = records.calls.iter().filter(|call| call.name.is_task() && call.status != CallStatus::Cancelled).count();
+    let below = records.lineage.sub_agents.iter().filter(|child| child.parent_run_id != records.run.run_id).count();
+    (own + below) as u64
 }
 
 /// The flags with which a run that a budget, a changed setup or a wait that was too long for it stopped resumes; `None` when no flag lifts what
@@ -179,6 +196,28 @@ mod tests {
     use ua_evidence::testing::Story;
 
     use super::*;
+
+    /// Tasks that were refused were not handed on, and a job that hands on none has no such budget.
+    #[test]
+    fn tasks_are_counted_where_a_job_hands_them_on() {
+        for (job, expected) in [
+            (r#"{"objective": "x"}"#, None),
+            (r#"{"objective": "x", "subagents": {"max_tasks": 2}}"#, Some("1 of 2 tasks")),
+            (r#"{"objective": "x", "subagents": {"max_tasks": 1}}"#, Some("1 of 1 task (reached)")),
+        ] {
+            let mut story = Story::new(job);
+            let task = |what| ("task", serde_json::json!({"prompt": what}), ua_evidence::testing::mail_policy());
+            let ids = story.asks("", &[task("one"), task("two")]);
+            for call in &mut story.records.calls {
+                call.name = ua_core::ToolName::task();
+                if call.call_id == ids[1] {
+                    call.status = CallStatus::Cancelled;
+                }
+            }
+            let line = lines(&story.records).into_iter().find(|line| line.budget == MAX_TASKS);
+            assert_eq!(line.map(|line| line.in_words()).as_deref(), expected, "{job}");
+        }
+    }
 
     /// What is printed is enough for what comes next, and not twenty times what a person allowed.
     #[test]

@@ -6,6 +6,7 @@
 use serde_json::Value;
 use ua_core::{HarnessSpec, SideEffectClass, iteration_heading};
 
+use crate::budget::MAX_TASKS;
 use crate::handoff::Handoff;
 use crate::packet::{PastEffect, ResumePacket};
 use crate::page::Page;
@@ -60,6 +61,9 @@ impl Handoff {
         page.heading(2, "Budgets");
         for budget in &packet.budgets {
             page.item(&format!("{}: {}", budget.budget, budget.in_words()));
+        }
+        if packet.budgets.iter().any(|budget| budget.budget == MAX_TASKS && budget.is_reached()) {
+            page.block("No task is handed on any more: do what is left of them yourself.");
         }
         page.block("Go on with what is missing. Do not start over.");
         if let Some(promise) = &self.next.completion_promise {

@@ -68,7 +68,7 @@ pub(super) const TOOLS: [Tool; 20] = [
 ];
 
 /// What hands intents to a sub-agent; the runner offers it by itself.
-const TASK: Tool = tool("ua", "task", Kind::Task, false);
+pub(super) const TASK: Tool = tool("ua", "task", Kind::Task, false);
 
 /// The tool whose other side forgets a key after [`KEY_SECONDS`].
 const CHARGE: &str = "charge_card";

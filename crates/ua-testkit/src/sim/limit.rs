@@ -10,7 +10,7 @@ use ua_core::{CallId, CallStatus, Resolution};
 use ua_store::{CallRecord, QuestionKind, QuestionRecord};
 
 use super::chance::Chance;
-use super::job::{Intents, NAMED, Tool};
+use super::job::{Intents, NAMED, TASK, Tool};
 use super::servers::Effect;
 use super::verdict::Judge;
 use super::wrong::{Violation, Wrong};
@@ -63,13 +63,15 @@ impl Limit {
     }
 }
 
-/// The tools of whose effects a hand-off tells that the job allows no more.
+/// The tools of which a hand-off tells that the job allows no more calls, by their effects, and the one that hands on tasks.
 pub(super) fn told_of(note: &str) -> impl Iterator<Item = &'static str> {
+    let tasks = note.lines().any(|line| line.starts_with("No task is handed on any more")).then_some(TASK.name);
     let told: Vec<&str> = note.lines().filter(|line| line.starts_with("The job allows no more of")).collect();
-    LIMITED.into_iter().filter_map(move |(tool, effect)| {
+    let of_effects = LIMITED.into_iter().filter_map(move |(tool, effect)| {
         let effect = format!("`{effect}`");
         told.iter().any(|line| line.contains(&effect)).then_some(tool)
-    })
+    });
+    of_effects.chain(tasks)
 }
 
 /// Whether a call was not sent, or not sent again, since its job does not allow its effect once more.
