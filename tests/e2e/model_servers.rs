@@ -33,7 +33,7 @@ impl Drop for Served {
 
 /// Where a program of one of Python's packages is: one of npm's has the same name.
 fn installed(program: &str) -> PathBuf {
-    third_party().python().join("bin").join(program)
+    third_party().python(program).join("bin").join(program)
 }
 
 /// Starts an installed program of Python's that takes `--host` and `--port`.

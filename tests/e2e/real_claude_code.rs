@@ -17,7 +17,7 @@ use super::env;
 fn claude(check: &str) -> Option<(PathBuf, String)> {
     let installed = ThirdParty::at(std::env::var("UA_THIRD_PARTY").ok().map(PathBuf::from));
     let program = installed.find_or_say("claude", check)?;
-    let path = installed.path().map(|folder| folder.display().to_string()).join(":");
+    let path = installed.path().iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":");
     Some((program, format!("{path}:/usr/local/bin:/usr/bin:/bin")))
 }
 

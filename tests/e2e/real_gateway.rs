@@ -36,7 +36,7 @@ impl MailWorld {
     fn new(client: &str, check: &str, slow: Duration) -> Option<Self> {
         let installed = ThirdParty::at(std::env::var("UA_THIRD_PARTY").ok().map(PathBuf::from));
         let program = installed.find_or_say(client, check)?;
-        let path = installed.path().map(|folder| folder.display().to_string()).join(":");
+        let path = installed.path().iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":");
         let env = env().with_env("PATH", &format!("{path}:/usr/local/bin:/usr/bin:/bin"));
         let runtime = Runtime::new().unwrap();
         let faults = [(1, SmtpFault::Slow(slow))].into();

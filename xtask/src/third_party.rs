@@ -22,15 +22,14 @@ const NPM: [&str; 8] = [
     "@modelcontextprotocol/server-memory@2026.8.31",
 ];
 
-/// Python's packages.
-const PYTHON: [&str; 5] = [
-    "mcp-server-fetch==2026.10.24",
-    "mcp-server-time==2026.10.19",
-    // A mock of model APIs that breaks on purpose, and a proxy between clients and providers.
-    "llmock==0.2.2",
-    "litellm[proxy]==1.106.2",
+/// Python's packages, by the environment ([`PYTHONS`](ua_testkit::PYTHONS)): what some of them need, others refuse.
+const PYTHON: [(&str, &[&str]); 4] = [
     // Agents whose tools the gateway stands in front of.
-    "openai-agents==0.24.0",
+    ("agents", &["openai-agents==0.24.0"]),
+    ("servers", &["mcp-server-fetch==2026.10.24", "mcp-server-time==2026.10.19"]),
+    // A mock of model APIs that breaks on purpose, and a proxy between clients and providers.
+    ("llmock", &["llmock==0.2.2"]),
+    ("litellm", &["litellm[proxy]==1.106.2"]),
 ];
 
 /// Cargo's packages, with their features. They are programs that tests start; nothing of them is linked.
@@ -52,7 +51,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.list {
-        for package in [NODE].iter().chain(&NPM).chain(&PYTHON).chain(&CARGO) {
+        let python = PYTHON.iter().flat_map(|(_, packages)| *packages);
+        for package in [NODE].iter().chain(&NPM).chain(python).chain(&CARGO) {
             println!("{package}");
         }
         return Ok(());
@@ -87,12 +87,15 @@ fn npm(folder: &Path, into: &ThirdParty, packages: &[&str]) -> anyhow::Result<()
 }
 
 fn install_python(into: &ThirdParty) -> anyhow::Result<()> {
-    let folder = into.python();
-    if !folder.join("bin/pip").exists() {
-        said_yes(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    for (name, packages) in PYTHON {
+        let folder = into.python(name);
+        if !folder.join("bin/pip").exists() {
+            said_yes(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        }
+        println!("pip: {}", packages.join(" "));
+        said_yes(Command::new(folder.join("bin/pip")).args(["install", "--quiet"]).args(packages))?;
     }
-    println!("pip: {}", PYTHON.join(" "));
-    said_yes(Command::new(folder.join("bin/pip")).args(["install", "--quiet"]).args(PYTHON))
+    Ok(())
 }
 
 fn install_cargo(into: &ThirdParty) -> anyhow::Result<()> {

@@ -64,7 +64,7 @@ pub use servers::{
     Webhook, WebhookConfig, serve_site,
 };
 pub use stored::stored_bytes;
-pub use third_party::ThirdParty;
+pub use third_party::{PYTHONS, ThirdParty};
 pub use ua_store::conformance::{Crossing, Plan, StoreSeam, Writes};
 pub use unfinished::Unfinished;
 pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

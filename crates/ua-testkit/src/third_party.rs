@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::program::workspace_root;
 
+/// Python's virtual environments, each with packages that go together. The first has the Python that tests start.
+pub const PYTHONS: [&str; 4] = ["agents", "servers", "llmock", "litellm"];
+
 /// Where third-party programs are: the environment's `UA_THIRD_PARTY`, else `target/third-party`.
 #[derive(Debug, Clone)]
 pub struct ThirdParty {
@@ -22,9 +25,9 @@ impl ThirdParty {
         self.root.join("npm")
     }
 
-    /// The virtual environment of Python's packages.
-    pub fn python(&self) -> PathBuf {
-        self.root.join("python")
+    /// A virtual environment of Python's packages, one of [`PYTHONS`].
+    pub fn python(&self, name: &str) -> PathBuf {
+        self.root.join("python").join(name)
     }
 
     /// The folder of Cargo's packages.
@@ -33,8 +36,11 @@ impl ThirdParty {
     }
 
     /// The folders that `PATH` starts with, so that the packages find the Node.js they were installed with.
-    pub fn path(&self) -> [PathBuf; 3] {
-        [self.npm().join("node_modules/.bin"), self.python().join("bin"), self.cargo().join("bin")]
+    pub fn path(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.npm().join("node_modules/.bin")];
+        folders.extend(PYTHONS.map(|name| self.python(name).join("bin")));
+        folders.push(self.cargo().join("bin"));
+        folders
     }
 
     /// Where the program `name` is, if it is installed here. It needs [`Self::path`] in its `PATH`.
@@ -66,7 +72,12 @@ mod tests {
         let installed = ThirdParty::at(Some(folder.path().to_owned()));
         assert_eq!(installed.find("judge"), None);
         // The one of npm's packages comes first.
-        for folder in [installed.cargo(), installed.python(), installed.npm().join("node_modules")] {
+        for folder in [
+            installed.cargo(),
+            installed.python("llmock"),
+            installed.python("agents"),
+            installed.npm().join("node_modules"),
+        ] {
             let bin = folder.join(if folder.ends_with("node_modules") { ".bin" } else { "bin" });
             std::fs::create_dir_all(&bin)?;
             std::fs::write(bin.join("judge"), "#!/bin/sh\n")?;
