@@ -32,6 +32,35 @@ fn a_made_project_is_checked_and_runs_offline() {
     env.run(&["job", "mills/job.json"]).code(0).shows(&["succeeded"]);
     assert_eq!((env.run_status().as_str(), env.notifications().len()), ("succeeded", 1));
     assert!(env.workspace().join("work_products/tide-mills.md").is_file());
+    // The same command again notifies nobody again.
+    env.run(&["job", "mills/job.json"]).code(0).says(&["tide-mills-note"]);
+    assert_eq!(env.notifications().len(), 1);
+    // What is no folder is named as that.
+    env.run_bare(&["init", "mills/job.json"]).refused(2, &["mills/job.json is a file, not a folder"]);
+    let file = env.write("work/no-folder", "x");
+    env.run_bare(&["job", "mills/job.json", "--root", &file]).refused(74, &["no-folder", "--root"]);
+}
+
+#[test]
+fn a_long_list_says_that_there_is_more() {
+    let env = env();
+    let script = json!([{"tools": [{"name": "mcp__ua__list_directory", "input": {}}]}, {"text": "Done."}]);
+    let job = env.job(&json!({}), &script);
+    for _ in 0..3 {
+        env.run(&["job", "--new", &job]).code(0);
+    }
+    for (list, what) in [("runs", "older runs"), ("calls", "older calls")] {
+        for json in [false, true] {
+            let mut args = vec![list, "list", "--limit", "2"];
+            args.extend(json.then_some("--json"));
+            let listed = env.run(&args).code(0).says(&[what, "`--limit 10` shows more"]);
+            if json {
+                assert_eq!(listed.json().as_array().unwrap().len(), 2, "{list}");
+            }
+        }
+        let all = env.run(&[list, "list", "--limit", "3", "--json"]).code(0);
+        assert_eq!((all.json().as_array().unwrap().len(), all.stderr.contains("shows more")), (3, false), "{list}");
+    }
 }
 
 #[test]

@@ -85,12 +85,24 @@ pub struct ListArgs {
     /// Only calls that were sent and whose outcome is unknown, including skipped ones
     #[arg(long)]
     pub unknown: bool,
+    /// At most so many, the newest; without it, 100 where neither --run nor --unknown says which
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub limit: Option<u32>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
 }
 
+/// How many calls of all runs are listed where nothing says which.
+const NEWEST: u32 = 100;
+
 impl ListArgs {
+    /// How many are listed at most.
+    fn most(&self) -> usize {
+        let is_named = self.run.is_some() || self.unknown;
+        self.limit.or((!is_named).then_some(NEWEST)).map_or(usize::MAX, |limit| limit as usize)
+    }
+
     /// Whether a call is among those that are asked for, as far as its record says. `now` is when it is asked.
     fn has(&self, call: &CallRecord, tools: &ToolWords, now: Timestamp) -> bool {
         // What was sent within that time was changed within it as well.
@@ -108,11 +120,11 @@ impl ListArgs {
 Examples:
   ua calls resolve call_019 --happened --proof msg_123
   ua calls resolve call_019 --retry
-  ua resume last  acts on it
+  ua resume last
   ua calls resolve call_019 --as not_happened --reason \"no mail in their inbox\"
   ua calls resolve call_019 --as happened --reason \"Ada has it\" --yes
 
-The first two answer the question about a call. --as corrects its record, whatever it says, even after the run has ended."
+The first two answer the question about a call, and the resume acts on the answer. --as corrects its record, whatever it says, even after the run has ended."
 )]
 pub struct ResolveArgs {
     /// A call id, or a unique prefix or suffix of one
@@ -200,9 +212,22 @@ struct Listed {
     sessions: BTreeMap<RunId, String>,
     /// How often and when last those were sent that were.
     sent: BTreeMap<CallId, (u32, Timestamp)>,
+    /// Whether there are older ones.
+    is_cut: bool,
 }
 
 impl Listed {
+    /// Leaves the newest calls: of all runs they come first, of one they come last.
+    fn cut(&mut self, calls: &mut Vec<CallRecord>, args: &ListArgs) {
+        let more = calls.len().saturating_sub(args.most());
+        self.is_cut |= more > 0;
+        if args.run.is_some() {
+            calls.drain(..more);
+        } else {
+            calls.truncate(calls.len() - more);
+        }
+    }
+
     /// When a call was sent last; when it was asked for, if it never was.
     fn when(&self, call: &CallRecord) -> Timestamp {
         self.sent.get(&call.call_id).map_or(call.created_at, |(_, at)| *at)
@@ -235,7 +260,11 @@ async fn listed(home: &Home, args: &ListArgs) -> Result<Listed, HostError> {
     refuse_unknown_tools(&store, &args.tool, &calls).await?;
     let now = ua_core::system::env().now();
     calls.retain(|call| args.has(call, &tools, now) && (!args.unknown || is_doubt(home, call)));
-    let mut listed = Listed { calls: Vec::new(), sessions, sent: BTreeMap::new() };
+    let mut listed = Listed { calls: Vec::new(), sessions, sent: BTreeMap::new(), is_cut: false };
+    // When one was sent is known below.
+    if args.since.is_none() {
+        listed.cut(&mut calls, args);
+    }
     // What became known of an attempt later is no send of its own.
     let is_send = |attempt: &&ua_store::AttemptRecord| learnt_of_another(attempt).is_none();
     for call in calls.iter().filter(|call| call.attempt > 0) {
@@ -245,6 +274,7 @@ async fn listed(home: &Home, args: &ListArgs) -> Result<Listed, HostError> {
         }
     }
     calls.retain(|call| args.since.is_none_or(|span| listed.when(call) >= now.minus(span)));
+    listed.cut(&mut calls, args);
     listed.calls = calls;
     Ok(listed)
 }
@@ -298,10 +328,18 @@ async fn refuse_unknown_tools(store: &Database, words: &[String], calls: &[CallR
     }
 }
 
+/// Says, where nobody reads data from it, that there are more.
+fn say_cut(is_cut: bool, args: &ListArgs) {
+    if is_cut {
+        let more = args.most().saturating_mul(5);
+        tell(format!("older calls are not shown; `--limit {more}` shows more"));
+    }
+}
+
 async fn list(host: &Host, args: &ListArgs) -> Result<u8, HostError> {
     let home = host.home();
     let listed = listed(home, args).await?;
-    let Listed { calls, sessions, sent } = &listed;
+    let Listed { calls, sessions, sent, is_cut } = &listed;
     if args.json {
         let row = |call: &CallRecord| CallListed {
             call: CallRow::of(call),
@@ -310,6 +348,7 @@ async fn list(host: &Host, args: &ListArgs) -> Result<u8, HostError> {
             in_short: ua_evidence::call_in_short(call),
         };
         print_json(&calls.iter().map(row).collect::<Vec<_>>())?;
+        say_cut(*is_cut, args);
     } else {
         if calls.is_empty() {
             tell(if args.unknown { "no call has an unknown outcome" } else { "no such calls" });
@@ -361,6 +400,7 @@ async fn list(host: &Host, args: &ListArgs) -> Result<u8, HostError> {
             };
             print_table(&crate::listings::CALLS_OF_ALL, calls.iter().map(with_run).collect())?;
         }
+        say_cut(*is_cut, args);
         if args.run.is_none()
             && let Some(commands) = ua_host::gateway::commands_beside(host)
         {

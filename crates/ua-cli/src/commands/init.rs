@@ -44,6 +44,9 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
         HostError::storage(format!("cannot {doing} {place}: {error}")).hint("choose another folder: `ua init DIR`")
     };
     refuse_leading_out(&args.dir)?;
+    if args.dir.metadata().is_ok_and(|there| !there.is_dir()) {
+        return Err(HostError::usage(format!("{place} is a file, not a folder")).hint("name a folder: `ua init DIR`"));
+    }
     std::fs::create_dir_all(&args.dir).map_err(|e| fail("make the folder", e))?;
     let folder = Folder::open(&args.dir).map_err(|e| fail("open the folder", e))?;
     // All or nothing: a second `ua init` destroys nobody's job.

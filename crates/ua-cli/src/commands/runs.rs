@@ -118,7 +118,7 @@ pub struct ListArgs {
     /// Only runs submitted within this time: a number and d, h, m or s, for example 7d
     #[arg(long, value_name = "TIME", value_parser = parse_ago)]
     pub since: Option<Duration>,
-    /// How many
+    /// At most so many, the newest
     #[arg(long, value_name = "N", default_value_t = LISTED, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     /// The runs of sub-agents too, below the runs they work for
@@ -250,6 +250,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     }
     if crate::terminal::is_json() {
         print_json(&rows.iter().map(|(_, row)| row).collect::<Vec<_>>())?;
+        say_cut(is_cut, args.limit);
         return Ok(OK);
     }
     if rows.is_empty() {
@@ -282,10 +283,15 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         let wait = line(&moment::in_sentence(&wait.in_words(), now), 400);
         print(format!("\nrun {} is {wait}\n", short(run.as_str())))?;
     }
-    if is_cut {
-        crate::output::tell(format!("older runs are not shown; `--limit {}` shows more", args.limit.saturating_mul(5)));
-    }
+    say_cut(is_cut, args.limit);
     Ok(OK)
+}
+
+/// Says, where nobody reads data from it, that there are more.
+fn say_cut(is_cut: bool, limit: u32) {
+    if is_cut {
+        crate::output::tell(format!("older runs are not shown; `--limit {}` shows more", limit.saturating_mul(5)));
+    }
 }
 
 /// Why a run stands where it does, in words.

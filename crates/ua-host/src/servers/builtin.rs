@@ -174,6 +174,10 @@ pub fn mail_in_a_folder(
 pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> {
     use ua_toolserver::Holds;
 
+    if root.metadata().is_ok_and(|there| !there.is_dir()) {
+        let why = format!("{} is not a folder, but the folder of all runs must be one", root.shown());
+        return Err(HostError::storage(why).hint("name another folder with --root").not_begun());
+    }
     let variables = ua_toolserver::environment(|name| settings.var(name));
     for (name, place) in folders_of_ours(root, &variables) {
         let holds = if name == "UA_MEMORY" { Holds::Database } else { Holds::Files };
@@ -185,7 +189,7 @@ pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> 
                 return HostError::storage(why).hint(format!("{how}, or name another folder with --root")).not_begun();
             }
             HostError::storage(format!("cannot use {}, where built-in tools work: {error}", place.shown()))
-                .hint(format!("move it away or mend its rights, or name another place in {name}"))
+                .hint(format!("move it away or correct its rights, or name another place in {name}"))
                 .not_begun()
         })?;
     }
