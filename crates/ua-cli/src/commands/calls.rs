@@ -85,7 +85,7 @@ pub struct ListArgs {
     /// Only calls that were sent and whose outcome is unknown, including skipped ones
     #[arg(long)]
     pub unknown: bool,
-    /// At most so many, the newest; without it, 100 where neither --run nor --unknown says which
+    /// At most so many, the newest; without it, 100 where none of --run, --since and --unknown says which
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub limit: Option<u32>,
     /// As JSON
@@ -99,7 +99,7 @@ const NEWEST: u32 = 100;
 impl ListArgs {
     /// How many are listed at most.
     fn most(&self) -> usize {
-        let is_named = self.run.is_some() || self.unknown;
+        let is_named = self.run.is_some() || self.since.is_some() || self.unknown;
         self.limit.or((!is_named).then_some(NEWEST)).map_or(usize::MAX, |limit| limit as usize)
     }
 
