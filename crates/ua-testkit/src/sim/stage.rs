@@ -122,6 +122,8 @@ pub(super) struct Stage {
     pub(super) violations: Vec<Violation>,
     trace: Vec<String>,
     pub(super) words: Vec<Word>,
+    /// Words of which a restored copy knows nothing: what was sent before it was put back was sent on them.
+    pub(super) forgotten_words: Vec<Word>,
     /// Of each question about what is limited, when the process began that raised it.
     pub(super) asked: BTreeMap<QuestionId, u64>,
     /// The newest answer to a question that was not taken.
@@ -304,6 +306,7 @@ impl Stage {
             violations: Vec::new(),
             trace: limit.into_iter().map(Limit::in_words).collect(),
             words: Vec::new(),
+            forgotten_words: Vec::new(),
             asked: BTreeMap::new(),
             refused: BTreeMap::new(),
             forgotten: BTreeSet::new(),

@@ -127,9 +127,14 @@ impl Judge<'_> {
         self.effects.iter().any(|effect| effect.call == *call)
     }
 
+    /// What persons ever said, whether or not a restored copy knows of it.
+    fn ever_said(&self) -> impl Iterator<Item = &Word> {
+        self.stage.words.iter().chain(&self.stage.forgotten_words)
+    }
+
     /// A person let this call go on although it, or another one, may have had the effect.
     fn has_a_persons_word(&self, call: &CallId) -> bool {
-        self.stage.words.iter().any(|word| {
+        self.ever_said().any(|word| {
             let lets = matches!(word.choice, Choice::Execute | Choice::Continue);
             let is_about_a_duplicate = match word.question.kind {
                 QuestionKind::NearDuplicate => true,
@@ -150,7 +155,7 @@ impl Judge<'_> {
 
     /// Who did not look let this very call be sent again.
     fn was_sent_again_carelessly(&self, call: &CallId) -> bool {
-        self.stage.words.iter().any(|word| {
+        self.ever_said().any(|word| {
             word.mind == PersonOutcome::Executes && word.call.as_ref().is_some_and(|about| about.call_id == *call)
         })
     }

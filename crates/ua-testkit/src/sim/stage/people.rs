@@ -330,7 +330,7 @@ impl Stage {
             self.forgotten.insert(call);
         }
         drop(runtime);
-        self.words.retain(|word| word.step < copied_at);
+        self.forgotten_words.extend(self.words.extract_if(.., |word| word.step >= copied_at));
         self.was_restored = true;
         for top in 0..self.tops.len() {
             self.tops[top].budgets_are_raised = false;
