@@ -235,7 +235,7 @@ mod tests {
             let (records, packet) = (&story.records, ResumePacket::new(&story.records, &[], &[]));
             let report = evaluate(&records.run.spec, &records.calls, &records.receipts, &[], &|_| None);
             let note = Handoff::new(records, 2, &packet, &report, Vec::new()).note(&packet, None);
-            assert_eq!(note.contains("The job allows no more of `email.send`."), is_said, "{max}, {sent}: {note}");
+            assert_eq!(note.contains("No more of `email.send` is allowed."), is_said, "{max}, {sent}: {note}");
         }
     }
 

@@ -151,7 +151,7 @@ impl Handoff {
         let used_up: Vec<String> = used_up.map(|effect| code(effect, 100)).collect();
         if !used_up.is_empty() {
             page.block(&format!(
-                "The job allows no more of {}. No call for that is sent: do not ask for one.",
+                "No more of {} is allowed. No call for that is sent: do not ask for one.",
                 used_up.join(", ")
             ));
         }

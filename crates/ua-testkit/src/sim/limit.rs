@@ -66,7 +66,7 @@ impl Limit {
 /// The tools of which a hand-off tells that the job allows no more calls, by their effects, and the one that hands on tasks.
 pub(super) fn told_of(note: &str) -> impl Iterator<Item = &'static str> {
     let tasks = note.lines().any(|line| line.starts_with("No task is handed on any more")).then_some(TASK.name);
-    let told: Vec<&str> = note.lines().filter(|line| line.starts_with("The job allows no more of")).collect();
+    let told: Vec<&str> = note.lines().filter(|line| line.starts_with("No more of `")).collect();
     let of_effects = LIMITED.into_iter().filter_map(move |(tool, effect)| {
         let effect = format!("`{effect}`");
         told.iter().any(|line| line.contains(&effect)).then_some(tool)

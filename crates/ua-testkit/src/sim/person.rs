@@ -51,6 +51,8 @@ pub(super) struct Refused {
     pub(super) choice: Choice,
     /// The call that spoke against it, and how it stood.
     of: Option<(CallId, String)>,
+    /// What was said against it.
+    pub(super) why: String,
     /// From when on it is taken, as far as was said, by the wall clock.
     pub(super) until: Option<Timestamp>,
 }
@@ -172,6 +174,7 @@ pub(super) async fn answer(
         let question = store.question(&question.question_id).await?;
         return Ok(Said::Word(Box::new(Word { step, question, call, mind, choice, remark })));
     };
+    let why = not_taken.to_string();
     let (of, until) = match not_taken {
         NotTaken::Settled(_) | NotTaken::Store { source: StoreError::Conflict { .. }, .. } => {
             return Ok(Said::Nothing);
@@ -193,7 +196,7 @@ pub(super) async fn answer(
         Some(call) => Some((call.clone(), sight(store, sees, &call).await?)),
         None => None,
     };
-    Ok(Said::Refused(Refused { choice, of, until }))
+    Ok(Said::Refused(Refused { choice, of, why, until }))
 }
 
 fn by_looking(question: &QuestionRecord, call: &CallRecord, effects: &[Effect]) -> Choice {

@@ -70,6 +70,8 @@ pub(super) struct Send {
     pub(super) words: Value,
     /// The step of the stage at which it was sent.
     pub(super) step: u64,
+    /// What the wall clock said then.
+    pub(super) at: Timestamp,
     pub(super) fate: Fate,
     /// How often it had its effect.
     pub(super) effects: u32,
@@ -472,7 +474,7 @@ impl Servers {
     }
 
     /// Ends generations; what they have not done they will never do, and who waits for them hears nothing.
-    fn end(&self, is_meant: impl Fn(&str, usize, &RunId) -> bool) {
+    pub(super) fn end(&self, is_meant: impl Fn(&str, usize, &RunId) -> bool) {
         let mut state = locked(&self.state);
         let State { generations, requests, sends, .. } = &mut *state;
         let ended: BTreeSet<String> = generations
@@ -545,6 +547,7 @@ impl Reach {
             tool,
             words: call.arguments.clone().unshared(),
             step,
+            at: ua_core::Clock::now(self.servers.clock.as_ref()),
             fate: if has_server { Fate::InFlight } else { Fate::NeverLeft },
             effects: 0,
             was_held: self.plan.held() > Duration::from_secs(1),

@@ -3,6 +3,7 @@
 //! The world's own account decides (`Servers::sends`, `Servers::effects`); nothing here asks `may_have_happened`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{Block, CallId, CallStatus, RunId, RunStatus, key_id};
@@ -168,6 +169,14 @@ impl Judge<'_> {
         })
     }
 
+    /// A person who saw an effect said of this call that it happened, and somebody undid that effect since, whichever call had had it.
+    fn was_undone_behind_a_word(&self, call: &CallRecord) -> bool {
+        let is_said = |word: &Word| {
+            word.choice == Choice::Happened && word.call.as_ref().is_some_and(|about| about.call_id == call.call_id)
+        };
+        self.stage.undone.contains(tag_of(&call.tool_use_id)) && self.stage.words.iter().any(is_said)
+    }
+
     /// A person accepted that the database has nothing of this call. Whoever asks for the same is asked about all the same; who asks for it in other
     /// words may be the second one that does.
     fn was_accepted(&self, send: &Send) -> bool {
@@ -186,9 +195,12 @@ impl Judge<'_> {
             if effect.tool.kind == Kind::Redone || self.was_sent_again_carelessly(call) {
                 continue;
             }
-            // Its key was good when it was looked at last, and the machine stood still between that and the send.
-            let stood_still = self.sends_of(call).any(|send| send.was_held);
-            if effects.len() == 2 && effect.tool.key_ttl().is_some() && stood_still {
+            // Its key was good when it was looked at last, and the machine stood still between that and the send, or it was long on its way.
+            let came_late = |effect: &Effect| {
+                let send = &self.sends[effect.send];
+                send.was_held || effect.at.since(send.at) > Duration::from_mins(1)
+            };
+            if effect.tool.key_ttl().is_some() && effects.iter().skip(1).all(|effect| came_late(effect)) {
                 continue;
             }
             let words = format!("{} {} happened {} times for call {call}", effect.tool.name, effect.tag, effects.len());
@@ -275,7 +287,10 @@ impl Judge<'_> {
                 match call.status {
                     // A person who sees it there says so, whoever did it; one who does not care says anything.
                     CallStatus::Succeeded
-                        if !is_there && call.answered_by().is_none() && !self.stage.harm.is_careless =>
+                        if !is_there
+                            && call.answered_by().is_none()
+                            && !self.stage.harm.is_careless
+                            && !self.was_undone_behind_a_word(call) =>
                     {
                         tell(format!("{name} did not happen, and call {id} says that it succeeded"));
                     }

@@ -1,5 +1,6 @@
 //! What people do on the stage of a simulation: answer, change their minds, cancel, fork, and put a copy of the database back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -30,7 +31,13 @@ impl Stage {
         let word = match said {
             Said::Word(word) => *word,
             Said::Refused(refused) => {
-                self.say(format!("a person ({}) is refused {:?} to {:?}", mind.name(), refused.choice, question.kind));
+                self.say(format!(
+                    "a person ({}) is refused {:?} to {:?}: {}",
+                    mind.name(),
+                    refused.choice,
+                    question.kind,
+                    refused.why
+                ));
                 self.refused.insert(question.question_id.clone(), refused);
                 return Ok(());
             }
@@ -209,14 +216,20 @@ impl Stage {
         let at = self.clock.now();
         let runtime = self.store.enter();
         let port = Arc::clone(&self.store.port);
+        let (mut gone, servers) = (BTreeSet::from([run.clone()]), Arc::clone(&self.servers));
         let deleted = block_on(async {
             if is_over || force {
                 for child in below(port.as_ref(), &run).await?.into_iter().rev() {
+                    gone.insert(child.clone());
                     port.delete_run(&RunDeletion { run_id: child, force: true, by: None, at }).await?;
                 }
             }
             port.delete_run(&RunDeletion { run_id: run.clone(), force, by: None, at }).await
         });
+        if deleted.is_ok() {
+            // As the command does: nobody else ends what is left of their tool servers.
+            servers.end(|_, _, of| gone.contains(of));
+        }
         drop(runtime);
         match deleted {
             Ok(deleted) => {
