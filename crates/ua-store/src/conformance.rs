@@ -260,6 +260,7 @@ macro_rules! fleet_conformance_tests {
             the_queue_is_listed_as_it_is_taken,
             what_dead_workers_had_is_there_for_others,
             a_worker_leaves_in_good_order,
+            a_worker_that_drains_takes_nothing_when_it_is_back,
             a_word_wakes_a_parked_run,
             a_recalled_call_wakes_a_parked_run,
             a_queued_run_is_moved_and_withdrawn,

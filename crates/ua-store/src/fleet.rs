@@ -26,6 +26,9 @@ use crate::store::Store;
 /// So many workers may die with a run in their hands before it waits for a person.
 pub const MOST_STRIKES: u32 = 3;
 
+/// For so long the row of a worker is kept that was told to take no more runs and says nothing: one that was only standing still is to find it so.
+pub const DRAINED_KEPT: Duration = Duration::from_hours(24);
+
 /// A process that takes runs from the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerRecord {
@@ -208,8 +211,8 @@ pub enum Release {
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FleetChange {
-    /// A worker begins, or says again that it is alive. What another process of its name had is there for others; refused with `Conflict` while
-    /// a worker of that name is alive elsewhere.
+    /// A worker begins, or says again that it is alive. One that was told to take nothing more takes nothing, whatever it says of itself. What
+    /// another process of its name had is there for others; refused with `Conflict` while a worker of that name is alive elsewhere.
     Register(WorkerRecord),
     /// A worker is alive until then. Fails with `NotFound` when it was taken for dead.
     Renew {
@@ -218,7 +221,8 @@ pub enum FleetChange {
         /// Until when.
         lease_until: Timestamp,
     },
-    /// A worker takes nothing any more.
+    /// A worker takes nothing any more, for as long as its process lives: its row outlasts its lease ([`DRAINED_KEPT`]), unless it is proved that it
+    /// is dead.
     Drain {
         /// Which.
         worker: String,

@@ -11,8 +11,8 @@ use super::{Scene, recalled, refused};
 use crate::commit::NewRun;
 use crate::error::StoreError;
 use crate::fleet::{
-    CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetStore, LEASE, MOST_STRIKES, QueueEntry, QueueOptions,
-    QueueState, Release, ScheduleRecord, WorkerRecord,
+    CatchUp, ConcurrencyKey, DRAINED_KEPT, FleetChange, FleetDone, FleetStore, LEASE, MOST_STRIKES, QueueEntry,
+    QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord,
 };
 use crate::record::Choice;
 use crate::{LedgerStore as _, RunStore as _};
@@ -367,6 +367,53 @@ pub async fn a_worker_leaves_in_good_order(store: &dyn FleetStore) {
     assert_eq!((done.entries.len(), done.entries[0].strikes), (1, 0));
     let gone = store.fleet(FleetChange::Drain { worker: "ada".to_owned() }).await;
     assert!(matches!(gone, Err(StoreError::NotFound { .. })));
+}
+
+/// Who was told to take no more runs takes none for as long as its process lives, however long it was silent: whether it heard of it before, was
+/// looked after meanwhile, or registers anew. Once it is proved dead, or another process has its name, that is over.
+pub async fn a_worker_that_drains_takes_nothing_when_it_is_back(store: &dyn FleetStore) {
+    let is_draining = async |name: &str| {
+        let workers = store.fleet_state(0).await.unwrap().workers;
+        workers.into_iter().find(|worker| worker.worker == name).map(|worker| worker.is_draining)
+    };
+    enqueue(store, "run_1", plain()).await.unwrap();
+    enqueue(store, "run_2", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    store.fleet(FleetChange::Drain { worker: "ada".to_owned() }).await.unwrap();
+    // It stands still for longer than its lease, and others look after what it had, more than once.
+    register(store, "bob", 38).await;
+    let done = claim_as(store, "bob", 1, &[], at(38)).await;
+    assert_eq!((done.freed, done.entries[0].run_id.as_str(), done.entries[0].strikes), (1, "run_1", 1));
+    assert_eq!(claim_as(store, "bob", 0, &[], at(40)).await.freed, 0, "that is done once");
+    assert_eq!(is_draining("ada").await, Some(true));
+    // However it says that it is there again.
+    let renewed = FleetChange::Renew { worker: "ada".to_owned(), lease_until: at(41).plus(LEASE) };
+    store.fleet(renewed).await.unwrap();
+    assert!(claim(store, "ada", 9, 42).await.is_empty());
+    register(store, "ada", 43).await;
+    assert!(claim(store, "ada", 9, 44).await.is_empty());
+    assert_eq!(is_draining("ada").await, Some(true));
+    // One whose row is gone says so itself.
+    store.fleet(FleetChange::Leave { worker: "ada".to_owned() }).await.unwrap();
+    store.fleet(FleetChange::Register(WorkerRecord { is_draining: true, ..worker("ada", 45) })).await.unwrap();
+    assert!(claim(store, "ada", 9, 46).await.is_empty());
+    // Another process of that name was told nothing.
+    store.fleet(FleetChange::Register(WorkerRecord { owner: samples::owner(99), ..worker("ada", 47) })).await.unwrap();
+    assert_eq!(is_draining("ada").await, Some(false));
+    assert_eq!(claim(store, "ada", 9, 48).await, ["run_2"]);
+    // Neither proof nor a day of silence leaves it there.
+    for (dead, now) in [(&["ada"][..], at(49)), (&[][..], at(50).plus(LEASE).plus(DRAINED_KEPT))] {
+        store
+            .fleet(FleetChange::Register(WorkerRecord { owner: samples::owner(99), ..worker("ada", 48) }))
+            .await
+            .unwrap();
+        store.fleet(FleetChange::Drain { worker: "ada".to_owned() }).await.unwrap();
+        register(store, "bob", 48).await;
+        store.fleet(FleetChange::Renew { worker: "bob".to_owned(), lease_until: now.plus(LEASE) }).await.unwrap();
+        claim_as(store, "bob", 0, dead, now).await;
+        assert_eq!(is_draining("ada").await, None, "{dead:?}");
+    }
 }
 
 /// A run that waits for a person is looked at again when one said something about it, also while it was being let go.

@@ -3,8 +3,8 @@
 use ua_core::{RunId, RunStatus, Timestamp};
 
 use super::{
-    FleetChange, FleetDone, FleetRows, MOST_STRIKES, QueueEntry, QueueLine, QueueOptions, QueueState, Release,
-    WorkerRecord,
+    DRAINED_KEPT, FleetChange, FleetDone, FleetRows, MOST_STRIKES, QueueEntry, QueueLine, QueueOptions, QueueState,
+    Release, WorkerRecord,
 };
 use crate::error::{RowRef, StoreError};
 use crate::rules::not_found;
@@ -22,17 +22,22 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
     let mut done = FleetDone::default();
     match change {
         FleetChange::Register(worker) => {
-            let mut known = rows.workers()?.into_iter();
-            let before = known.find(|known| known.worker == worker.worker && known.owner != worker.owner);
+            let before = rows.workers()?.into_iter().find(|known| known.worker == worker.worker);
+            // The same process has heard it already, or did not hear it before it was taken for dead.
+            let mut is_draining = worker.is_draining;
             if let Some(before) = before {
-                if before.place != worker.place && before.lease_until > worker.started_at {
-                    let why = format!("a worker of this name is alive: {}", before.place_shown);
-                    return Err(conflict("workers", &worker.worker, why).into());
+                if before.owner == worker.owner {
+                    is_draining |= before.is_draining;
+                } else {
+                    if before.place != worker.place && before.lease_until > worker.started_at {
+                        let why = format!("a worker of this name is alive: {}", before.place_shown);
+                        return Err(conflict("workers", &worker.worker, why).into());
+                    }
+                    // At one place only one process has the lock of a name, so the one before is dead.
+                    done.freed = bury(rows, &worker.worker)?;
                 }
-                // At one place only one process has the lock of a name, so the one before is dead.
-                done.freed = bury(rows, &worker.worker)?;
             }
-            rows.put_worker(&worker)?;
+            rows.put_worker(&WorkerRecord { is_draining, ..worker })?;
         }
         FleetChange::Renew { worker, lease_until } => {
             rows.put_worker(&WorkerRecord { lease_until, ..found(rows, &worker)? })?;
@@ -161,11 +166,16 @@ fn enqueue<R: FleetRows>(rows: &R, run: &RunId, options: QueueOptions, at: Times
 fn sweep<R: FleetRows>(rows: &R, dead: &[String], at: Timestamp) -> Result<u64, R::Error> {
     let mut freed = 0;
     for worker in rows.workers()? {
-        if worker.lease_until > at && !dead.contains(&worker.worker) {
+        let is_dead = dead.contains(&worker.worker);
+        if worker.lease_until > at && !is_dead {
             continue;
         }
         freed += bury(rows, &worker.worker)?;
-        rows.remove_worker(&worker.worker)?;
+        // It may have stood still, and must find that it takes nothing more.
+        let is_kept = worker.is_draining && !is_dead && at.since(worker.lease_until) < DRAINED_KEPT;
+        if !is_kept {
+            rows.remove_worker(&worker.worker)?;
+        }
     }
     Ok(freed)
 }
