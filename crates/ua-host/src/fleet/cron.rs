@@ -74,6 +74,10 @@ impl Cron {
     pub fn after(&self, at: Timestamp) -> Option<Timestamp> {
         let from = jiff::Timestamp::from_millisecond(at.as_millis()).ok()?;
         let mut date = from.to_zoned(self.zone.clone()).date();
+        // A time shortly before midnight that a clock change leaves out is one of the day behind it.
+        if let Some(before) = date.yesterday().ok().filter(|before| !self.is_of_one_offset(*before)) {
+            date = before;
+        }
         for _ in 0..FAR {
             if self.is_on(date) {
                 let times = self.hours.iter().flat_map(|hour| self.minutes.iter().map(move |minute| (*hour, *minute)));
@@ -87,6 +91,21 @@ impl Cron {
             date = date.tomorrow().ok()?;
         }
         None
+    }
+
+    /// The last instant behind `from` that has come by `now`; `None` where there is none. However many there are, few are looked at: an instant lies
+    /// between two times if the first one behind the earlier is not behind the later, so it is looked for as a word is in a dictionary.
+    pub fn last_between(&self, from: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let found = |at: i64| self.after(Timestamp::from_millis(at)).filter(|instant| *instant <= now);
+        let (mut last, mut none) = (found(from.as_millis())?, now.as_millis());
+        while last.as_millis() < none {
+            let middle = last.as_millis() + (none - last.as_millis()) / 2;
+            match found(middle) {
+                Some(later) => last = later,
+                None => none = middle,
+            }
+        }
+        Some(last)
     }
 
     /// When a time of day is, on a day: not at all or twice where a clock change has it so and the schedule is for every hour.
@@ -182,6 +201,15 @@ mod tests {
         let first = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z");
         assert!(first.starts_with("2026-10-25T00:30:00"), "{first}");
         assert!(next("30 2 * * *", "Europe/Berlin", &first).starts_with("2026-10-26T01:30:00"));
+    }
+
+    /// In Nuuk the hour before midnight is left out on 28 March 2026: its times are of the 29th, for whoever looks from then, too.
+    #[test]
+    fn a_time_that_a_clock_change_moves_behind_midnight_is_found_from_there() {
+        let first = next("30 23 * * *", "America/Nuuk", "2026-03-28T12:00:00Z");
+        assert!(first.starts_with("2026-03-29T01:30:00"), "{first}");
+        assert_eq!(next("30 23 * * *", "America/Nuuk", "2026-03-29T01:10:00Z"), first);
+        assert!(next("30 23 * * *", "America/Nuuk", &first).starts_with("2026-03-30T00:30:00"));
     }
 
     #[test]

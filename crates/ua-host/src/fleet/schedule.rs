@@ -23,8 +23,6 @@ use crate::selectors;
 
 /// An instant that was missed by no more than this is not late.
 const ON_TIME: Duration = Duration::from_mins(1);
-/// So many missed instants are looked at.
-const MOST_MISSED: usize = 10_000;
 
 /// What a schedule submits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,24 +192,19 @@ pub(super) fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Opt
     if schedule.is_paused || schedule.next_at > now {
         return None;
     }
-    let (mut last, mut next) = (schedule.next_at, cron.after(schedule.next_at)?);
     if schedule.catch_up == CatchUp::All {
-        return Some((Some(last), next));
+        return Some((Some(schedule.next_at), cron.after(schedule.next_at)?));
     }
-    for _ in 0..MOST_MISSED {
-        if next > now {
-            break;
-        }
-        (last, next) = (next, cron.after(next)?);
-    }
+    // However many were missed: minutes of years are no more than forty looks.
+    let last = cron.last_between(schedule.next_at, now).unwrap_or(schedule.next_at);
     let is_wanted = schedule.catch_up == CatchUp::Last || now.since(last) <= ON_TIME;
-    // With more missed than are looked at, the rest is passed over.
-    let next = if next > now { next } else { cron.after(now)? };
-    Some((is_wanted.then_some(last), next))
+    Some((is_wanted.then_some(last), cron.after(now)?))
 }
 
 #[cfg(test)]
 mod tests {
+    use ua_core::{Entropy as _, SeededEntropy};
+
     use super::*;
 
     /// Over what was there before: nothing, the same times or others, due or not, paused or not.
@@ -267,5 +260,72 @@ mod tests {
         assert_eq!(due(&cron, &schedule(CatchUp::None), on_time), Some((Some(hour(10)), hour(11))));
         assert_eq!(due(&cron, &schedule(CatchUp::All), at("2026-11-23T09:59:00Z")), None);
         assert_eq!(due(&cron, &ScheduleRecord { is_paused: true, ..schedule(CatchUp::All) }, late), None);
+    }
+
+    /// Over random crons, zones and gaps, each against all instants one after the other: the last one that has come is submitted, and the next one
+    /// is what follows it; a gap of no instant submits the one that was due.
+    #[test]
+    fn the_last_of_what_was_missed_is_the_newest_that_has_come() {
+        let chance = SeededEntropy::new(23);
+        let below = |most: u64| chance.next_u64() % most;
+        let zones = ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/Nuuk", "Australia/Lord_Howe"];
+        let steps = ["*", "*/7", "*/30", "0", "15,45", "59"];
+        let hours = ["*", "*/2", "2", "0,23", "1-3", "9-17"];
+        let days = ["* * *", "* * mon-fri", "1 * *", "* 3,10 sun", "13 * fri"];
+        let one = |all: &[&str]| all[usize::try_from(below(all.len() as u64)).unwrap()].to_owned();
+        for case in 0..60 {
+            let text = format!("{} {} {}", one(&steps), one(&hours), one(&days));
+            let zone = one(&zones);
+            let cron = Cron::parse(&text, &zone).unwrap();
+            // Two days of clock changes are in October and March: a third of the gaps is there.
+            let begins = match below(3) {
+                0 => Timestamp::parse("2026-03-28T00:00:00Z").unwrap(),
+                1 => Timestamp::parse("2026-10-24T00:00:00Z").unwrap(),
+                _ => Timestamp::parse("2026-01-01T00:00:00Z").unwrap().plus(Duration::from_mins(below(500_000))),
+            };
+            let mut all = vec![cron.after(begins.plus(Duration::from_mins(below(1_440)))).unwrap()];
+            for _ in 0..=below(40) {
+                all.push(cron.after(all[all.len() - 1]).unwrap());
+            }
+            let (last, next) = (all[all.len() - 2], all[all.len() - 1]);
+            let room = u64::try_from(next.since(last).as_millis()).unwrap();
+            for now in [last, last.plus(Duration::from_millis(below(room))), next.minus(Duration::from_millis(1))] {
+                let schedule = ScheduleRecord {
+                    name: "often".to_owned(),
+                    cron: text.clone(),
+                    time_zone: zone.clone(),
+                    job: serde_json::Value::Null,
+                    catch_up: CatchUp::Last,
+                    is_paused: false,
+                    next_at: all[0],
+                };
+                let shown = format!("{case}: {text} {zone}, from {} to {now}", all[0]);
+                assert_eq!(due(&cron, &schedule, now), Some((Some(last), next)), "{shown}");
+                let none = ScheduleRecord { catch_up: CatchUp::None, ..schedule };
+                let wanted = (now.since(last) <= ON_TIME).then_some(last);
+                assert_eq!(due(&cron, &none, now), Some((wanted, next)), "{shown}");
+            }
+        }
+    }
+
+    /// Twenty days of minutes, and a year of them: more than anybody would go through one by one.
+    #[test]
+    fn the_last_of_very_many_is_the_newest_that_has_come() {
+        let cron = Cron::parse("* * * * *", "UTC").unwrap();
+        let now = Timestamp::parse("2026-11-30T16:20:30Z").unwrap();
+        for days in [1, 20, 400] {
+            let schedule = ScheduleRecord {
+                name: "often".to_owned(),
+                cron: "* * * * *".to_owned(),
+                time_zone: "UTC".to_owned(),
+                job: serde_json::Value::Null,
+                catch_up: CatchUp::Last,
+                is_paused: false,
+                next_at: Timestamp::parse("2026-11-30T16:00:00Z").unwrap().minus(Duration::from_hours(24 * days)),
+            };
+            let at = |text: &str| Timestamp::parse(text).unwrap();
+            let found = (Some(at("2026-11-30T16:20:00Z")), at("2026-11-30T16:21:00Z"));
+            assert_eq!(due(&cron, &schedule, now), Some(found), "{days}");
+        }
     }
 }
