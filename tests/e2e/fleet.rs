@@ -69,7 +69,9 @@ fn end_the_lease(env: &TestEnv, database: Option<&str>, worker: &str) {
         until("the end of its lease", || lease().is_none_or(|lease| lease < ua_core::system::env().now().to_string()));
         return;
     }
-    let sql = format!("UPDATE workers SET lease_until = '2026-01-01T00:00:00.000Z' WHERE worker = '{worker}'");
+    // A moment ago, as it would: what was silent for days is forgotten.
+    let ended_at = ua_core::system::env().now().minus(Duration::from_secs(1));
+    let sql = format!("UPDATE workers SET lease_until = '{ended_at}' WHERE worker = '{worker}'");
     match database {
         None => {
             let database = rusqlite::Connection::open(env.root().join("runtime_state.db")).unwrap();

@@ -38,6 +38,7 @@ pub struct HostError {
     detail: Option<serde_json::Map<String, serde_json::Value>>,
     is_of_the_database: bool,
     is_of_the_machine: bool,
+    is_of_lost_writes: bool,
 }
 
 /// What is told beside the message.
@@ -63,7 +64,15 @@ impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = without_numbers(message.into());
-        Self { kind, message, told: Box::default(), detail: None, is_of_the_database: false, is_of_the_machine: false }
+        Self {
+            kind,
+            message,
+            told: Box::default(),
+            detail: None,
+            is_of_the_database: false,
+            is_of_the_machine: false,
+            is_of_lost_writes: false,
+        }
     }
 
     /// A [`Kind::Usage`].
@@ -206,6 +215,16 @@ impl HostError {
         self.is_of_the_database
     }
 
+    /// The same, of writes that the database had taken and does not have any more.
+    pub(crate) fn of_lost_writes(self) -> Self {
+        Self { is_of_lost_writes: true, ..self }
+    }
+
+    /// Whether the database lacks writes that it had taken.
+    pub(crate) fn is_of_lost_writes(&self) -> bool {
+        self.is_of_lost_writes
+    }
+
     /// The same, of a folder or a file of this machine that could not be made or written: another machine may do what was to be done.
     pub(crate) fn of_the_machine(self) -> Self {
         Self { is_of_the_machine: true, ..self }
@@ -271,7 +290,7 @@ impl HostError {
             | StoreError::Corrected { .. }
             | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. } => Self::failed(message),
-            StoreError::WentBack { .. } => Self::failed(message).hint([
+            StoreError::WentBack { .. } => Self::failed(message).of_lost_writes().hint([
                 text(
                     "it was restored from a copy, or a standby that lacked some writes took over; receipts may be missing: compare \
                      `ua calls list` with what was received, then ",

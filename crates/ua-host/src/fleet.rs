@@ -17,6 +17,8 @@ mod queues;
 mod room;
 mod schedule;
 mod seats;
+mod since;
+mod spans;
 mod submit;
 mod told;
 mod worker;
@@ -36,7 +38,7 @@ pub use schedule::{
 pub use seats::Seats;
 pub use submit::{Submission, Submitted, enqueue, names_without_secrets, submit, withdraw_ended};
 pub use told::{Did, Told, WorkerEvent};
-pub use worker::{LeftBehind, Onlooker, WorkerOptions, work};
+pub use worker::{ForLater, LeftBehind, Onlooker, WorkerOptions, work};
 
 /// Why a name of a queue or of a key cannot be used.
 ///
@@ -68,4 +70,26 @@ pub fn place_of(home: &Home) -> Result<(String, String), HostError> {
         return Ok((place.id, place.shown));
     }
     Ok((String::new(), home.root().to_string_lossy().into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    /// Of whatever is due, queued or alive the database has the instants of the clock that all workers share. A machine whose own clock differs would
+    /// put runs off, skip what is due, or take the living for dead: these files ask for that clock, and for no other.
+    #[test]
+    fn what_all_share_is_compared_with_no_clock_of_one_machine() {
+        for (file, text) in [
+            ("begun_in.rs", include_str!("fleet/begun_in.rs")),
+            ("due.rs", include_str!("fleet/due.rs")),
+            ("queues.rs", include_str!("fleet/queues.rs")),
+            ("schedule.rs", include_str!("fleet/schedule.rs")),
+            ("seats.rs", include_str!("fleet/seats.rs")),
+            ("submit.rs", include_str!("fleet/submit.rs")),
+        ] {
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            for line in code.lines().filter(|line| line.contains("now()")) {
+                assert!(line.contains("fleet_now("), "{file}: {line}");
+            }
+        }
+    }
 }

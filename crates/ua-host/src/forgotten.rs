@@ -61,7 +61,7 @@ impl From<&PastError> for HostError {
                      `ua db accept {run}`{}, and give a person's answers again: {ANSWERS_AGAIN}",
                     or_for_all(sender.as_ref())
                 ));
-                let held = held.field("kind", WENT_BACK);
+                let held = held.field("kind", WENT_BACK).of_lost_writes();
                 match sender {
                     Some(sender) => held.field(SENDER, sender),
                     None => held,

@@ -7,7 +7,7 @@ use serde_json::json;
 use ua_e2e::{TestEnv, until};
 use ua_testkit::postgres::{POOLER, SERVER};
 
-use super::{address_of, answer_all, asked, is_all_done, is_whole, status, until_all_is_done};
+use super::{address_of, answer_all, asked, is_all_done, is_whole, state, status, until_all_is_done};
 use crate::cluster::Cluster;
 use crate::env;
 use crate::server_database::{cluster, comment_job, on_server};
@@ -104,6 +104,54 @@ fn a_worker_whose_runs_wait_to_be_written_is_not_ready() {
     assert_eq!((env.comments().len(), sql("SELECT count(*) FROM ua.questions")), (1, vec!["0".to_owned()]));
     worker.signal(Signal::TERM);
     worker.wait().code(0);
+}
+
+/// The clock of the machine that submits is ahead of the server's. Workers go by the server's, so by that it is decided, stored and told when
+/// something is due.
+#[test]
+fn when_something_is_due_is_told_by_the_clock_of_the_server() {
+    let name = "fleet_clock";
+    let Some((env, direct)) = on_server(name, false) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let sql = |text: &str| cluster().unwrap().sql(name, text).unwrap();
+    let behind_by = |span: &str| {
+        sql(&format!(
+            "CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql \
+             AS $$ SELECT pg_catalog.real_clock_timestamp() - interval '{span}' $$"
+        ));
+    };
+    sql("ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO real_clock_timestamp");
+    behind_by("1 hour");
+    let submit = |arguments: &[&str]| env.run(&[&["submit", &comment_job(&env), "--new"], arguments].concat()).code(0);
+    let now = submit(&["--run-id", "now"]).says(&["queued in default; a worker (`ua worker`) takes it"]);
+    assert!(!now.stderr.contains("takes it at"), "{}", now.shown());
+    submit(&["--run-id", "delayed", "--delay", "30m"]).says(&["takes it at"]);
+    assert_eq!((state(&env, "now"), state(&env, "delayed")), ("ready".to_owned(), "later".to_owned()));
+    let moved = env.run(&["queue", "move", "delayed", "--priority", "3", "--json"]).code(0).json();
+    assert_eq!(moved[0]["state"], "later", "{moved}");
+    env.run(&["worker", "--until-empty"]).code(0).says(&["1 run left in the queue for later"]);
+    assert_eq!((status(&env, "now").as_str(), env.comments().len()), ("succeeded", 1));
+    // A day further no instant of a schedule is skipped, and none is overdue that has not come.
+    behind_by("1 day");
+    let at_three = || {
+        sql("SELECT to_char(date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC' - interval '3 hours') + interval '1 day 3 hours', \
+             'YYYY-MM-DD\"T\"HH24:MI:SS\".000Z\"')")[0]
+            .clone()
+    };
+    let next_at = || sql("SELECT next_at FROM ua.schedules")[0].clone();
+    env.run(&["schedule", "add", "daily", &comment_job(&env), "--cron", "0 3 * * *"]).code(0);
+    assert_eq!(next_at(), at_three());
+    sql("UPDATE ua.schedules SET next_at = '2020-01-01T03:00:00.000Z'");
+    env.run(&["schedule", "pause", "daily"]).code(0);
+    env.run(&["schedule", "resume", "daily"]).code(0);
+    assert_eq!(next_at(), at_three());
+    let listed = env.run(&["schedule", "list", "--json"]).code(0).json();
+    assert!(listed[0]["overdue_since"].is_null(), "{listed}");
+    assert!(!env.run(&["status"]).code(0).stdout.contains("overdue"));
+    env.run(&["schedule", "run", "daily"]).code(0);
+    let submitted = "SELECT count(*) FROM ua.runs WHERE job_key LIKE 'daily@' || \
+                     to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD') || '%'";
+    assert_eq!(sql(submitted), ["1"], "it was submitted for an instant of the server");
 }
 
 /// What a harness starts ends with it, also when it is killed: workers would go on for ever.

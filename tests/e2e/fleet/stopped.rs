@@ -49,6 +49,35 @@ fn a_worker_that_stands_still_past_its_lease_keeps_its_run_and_sends_nothing_twi
     });
 }
 
+/// Told to take no more runs while it stands still, past the end of its lease: it finds it so when it is back, although others took it for dead.
+#[test]
+fn a_worker_that_was_drained_while_it_stood_still_takes_nothing_when_it_is_back() {
+    on_both("fleet_drained", |env, database| {
+        let first = env.start(&["worker", "--name", "first", "--listen", "127.0.0.1:0"]);
+        let address = address_of(&first);
+        until("it is ready", || asked(&address, "/readyz").contains("200 OK"));
+        stand_still(&first, env, database);
+        env.run(&["workers", "drain", "first"]).code(0);
+        end_the_lease(env, database, "first");
+        // Whoever looks for runs looks after those of dead workers first.
+        env.run(&["submit", &comment_job(env), "--run-id", "other"]).code(0);
+        env.run(&["worker", "--name", "second", "--until-empty"]).code(0);
+        assert_eq!((status(env, "other"), env.comments().len()), ("succeeded".to_owned(), 1));
+        env.run(&["submit", &comment_job(env), "--new", "--run-id", "r"]).code(0);
+        first.signal(Signal::CONT);
+        until("it says so", || asked(&address, "/readyz").contains("draining"));
+        let lease = || {
+            let listed = rows(env, &["workers", "list"]).into_iter().find(|row| row["worker"] == "first");
+            listed.map(|row| row["lease_until"].as_str().unwrap().to_owned())
+        };
+        let before = lease();
+        until("a renewal", || lease() > before);
+        assert_eq!((state(env, "r"), env.comments().len()), ("ready".to_owned(), 1));
+        first.signal(Signal::TERM);
+        first.wait().code(0);
+    });
+}
+
 /// Stopped in the middle, and killed while it stands still: then its run is anybody's of this machine, and the call that was under way is asked
 /// about.
 #[test]

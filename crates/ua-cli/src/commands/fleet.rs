@@ -287,18 +287,19 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
         },
     };
     let has_time = args.run_after.is_some() || args.delay.is_some();
-    let asked = submission.options(host.env().now())?;
+    submission.check_names()?;
     let submitted = match &args.run {
         None => fleet::submit(host, &people, &submission).await?,
         Some(name) => {
             let store = host.home().open_from_anywhere()?;
             let run = find::run(&store, name).await?;
-            let submitted = fleet::enqueue(host, &store, run, asked.clone()).await;
+            let submitted = fleet::enqueue(host, &store, run, &submission).await;
             ua_host::home::close(store);
             submitted?
         }
     };
-    show_submitted(&submitted, args.launch.quiet, host.env().now())?;
+    show_submitted(&submitted, args.launch.quiet)?;
+    let asked = submission.options(submitted.at);
     let was_there = submitted.entry.as_ref().filter(|_| submitted.was_queued && !crate::terminal::is_json());
     if let Some(said) = was_there.and_then(|entry| not_taken(&asked, has_time, entry)) {
         tell(said);
@@ -337,8 +338,8 @@ fn not_taken(asked: &QueueOptions, has_time: bool, entry: &QueueEntry) -> Option
 }
 
 /// Shows a run that was stored, or the one that was there.
-pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: Timestamp) -> Result<(), HostError> {
-    let entry = submitted.entry.as_ref();
+pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool) -> Result<(), HostError> {
+    let (entry, now) = (submitted.entry.as_ref(), submitted.at);
     let run = crate::ids::short(submitted.run.run_id.as_str());
     did(match entry {
         Some(entry) => format!("run {run} is queued in {}: `ua queue list` shows it", entry.options.queue),
@@ -415,10 +416,10 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
     let at_work = teller.clone();
     let told: fleet::Told = Arc::new(move |event: &WorkerEvent| at_work.tell(event));
     let left = Box::pin(fleet::work(host, &options, stop, told)).await?;
-    if let Some((count, due)) = left.later {
-        let due = moment::due(due, host.env().now());
-        let sentence =
-            format!("{} left in the queue for later; the first is due {due}", ua_core::counted(count, "run"));
+    if let Some(later) = left.later {
+        let due = moment::due(later.first_at, later.looked_at);
+        let count = ua_core::counted(later.count, "run");
+        let sentence = format!("{count} left in the queue for later; the first is due {due}");
         teller.tell(&WorkerEvent::of_worker(Did::Noted, &sentence));
     }
     // Whoever wanted to read what it did has not got all of it.
@@ -532,8 +533,8 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
             move_all(host, &ids, &To { queue, priority, accept, budgets }).await?;
         }
         QueueCommand::Remove { run } => {
-            let gone = change(host, &run, |run| FleetChange::Withdraw { run }).await?;
-            say(&queue_row(&gone, host.env().now()), format!("removed {} from the queue\n", gone.run_id))?;
+            let (gone, at) = change(host, &run, |run| FleetChange::Withdraw { run }).await?;
+            say(&queue_row(&gone, at), format!("removed {} from the queue\n", gone.run_id))?;
         }
     }
     Ok(OK)
@@ -571,7 +572,7 @@ async fn moved(host: &Host, run: &RunId, to: &To, all: &[RunId]) -> Result<Queue
     accept_for_a_worker(host, run, &to.accept, all).await?;
     let is_raised = raise_for_a_worker(host, run, &to.budgets).await?;
     let change_to = |run| FleetChange::Move { run, queue: to.queue.clone(), priority: to.priority };
-    let moved = match change(host, run.as_str(), change_to).await {
+    let (moved, at) = match change(host, run.as_str(), change_to).await {
         // A raised budget is enough: a worker was there at once.
         Err(error) if is_raised && to.queue.is_none() && to.priority.is_none() => {
             claimed(host, run).await?.ok_or(error)?
@@ -591,7 +592,7 @@ async fn moved(host: &Host, run: &RunId, to: &To, all: &[RunId]) -> Result<Queue
     if let Some(warning) = fleet::queue_of_move(host, queue, &moved.run_id).await? {
         tell(crate::ids::in_sentence(&warning).as_ref());
     }
-    Ok(queue_row(&moved, host.env().now()))
+    Ok(queue_row(&moved, at))
 }
 
 /// Accepts what changed about a run that waits in the queue, for the worker that takes it. What else may be accepted is compared with what a
@@ -641,12 +642,15 @@ async fn raise_for_a_worker(host: &Host, run: &RunId, budgets: &[BudgetChange]) 
     raised.map(|()| true)
 }
 
-/// The entry of a run that a worker has; `None` of another.
-async fn claimed(host: &Host, run: &RunId) -> Result<Option<QueueEntry>, HostError> {
+/// The entry of a run that a worker has, and the time that counts for all workers; `None` of another.
+async fn claimed(host: &Host, run: &RunId) -> Result<Option<(QueueEntry, Timestamp)>, HostError> {
     let store = host.home().open_read_only()?;
-    let entry = store.queued(run).await.map_err(|e| HostError::store("read the queue", &e));
+    let read = async { Ok((store.queued(run).await?, store.fleet_now(host.env().now()).await?)) };
+    let read: Result<_, StoreError> = read.await;
+    let read = read.map_err(|e| HostError::store("read the queue", &e));
     ua_host::home::close(store);
-    Ok(entry?.filter(|entry| entry.state == QueueState::Claimed))
+    let (entry, at) = read?;
+    Ok(entry.filter(|entry| entry.state == QueueState::Claimed).map(|entry| (entry, at)))
 }
 
 fn not_queued(run: &RunId) -> HostError {
@@ -654,15 +658,25 @@ fn not_queued(run: &RunId) -> HostError {
         .hint("`ua queue list` shows what is; nothing was changed")
 }
 
-/// Changes the entry of a run.
-async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChange) -> Result<QueueEntry, HostError> {
+/// Changes the entry of a run; with the time that counts for all workers.
+async fn change(
+    host: &Host,
+    name: &str,
+    change: impl FnOnce(RunId) -> FleetChange,
+) -> Result<(QueueEntry, Timestamp), HostError> {
     let store = host.home().open_from_anywhere()?;
     let run = find::run(&store, name).await?.run_id;
-    let done = store.fleet(change(run.clone())).await;
+    // Asked for first: what is changed is not reported as failed because a read behind it did.
+    let changed = async {
+        let at = store.fleet_now(host.env().now()).await?;
+        Ok::<_, StoreError>((store.fleet(change(run.clone())).await?, at))
+    };
+    let changed = changed.await;
     ua_host::home::close(store);
-    match done {
-        Ok(done) => {
-            done.entries.into_iter().next().ok_or_else(|| HostError::failed(format!("run {run} is not in the queue")))
+    match changed {
+        Ok((done, at)) => {
+            let entry = done.entries.into_iter().next().map(|entry| (entry, at));
+            entry.ok_or_else(|| HostError::failed(format!("run {run} is not in the queue")))
         }
         Err(StoreError::NotFound { .. }) => Err(not_queued(&run)),
         Err(StoreError::Conflict { .. }) if is_without_worker(host, &run).await => {
@@ -762,7 +776,7 @@ pub(super) async fn standing_in_queue(
     let fleet = super::schedule::Fleet::of(host, store).await?;
     let waits_for = match row.state.as_str() {
         LATER => Some(format!("its time, {}", moment::due(entries[at].options.run_after, now))),
-        _ if is_ready && !fleet.is_worked() => Some(match fleet.why_nobody_works(now) {
+        _ if is_ready && !fleet.is_worked() => Some(match fleet.why_nobody_works() {
             Some(why) => format!("a worker: {why}"),
             None => "a worker, and none is running: `ua worker` starts one".to_owned(),
         }),

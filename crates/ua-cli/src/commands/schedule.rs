@@ -161,37 +161,38 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
                 CatchUpWord::Last => CatchUp::Last,
                 CatchUpWord::All => CatchUp::All,
             };
-            let now = host.env().now();
-            let mut schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at: now };
-            // A schedule that is never due is refused before anything is opened.
-            fleet::begins(&due, &schedule, None, now)?;
+            let own = host.env().now();
+            let mut schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at: own };
+            // A schedule that is never due is refused before anything is opened, whatever time it is.
+            fleet::begins(&due, &schedule, None, own)?;
             let store = host.home().open()?;
-            let before = schedules(&store).await;
+            let before = with_time(host, &store).await;
             let warning = fleet::queue_of_schedule(host, &store, &schedule.name, &queue).await;
             ua_host::home::close(store);
             if let Some(warning) = warning?.filter(|_| !launch.quiet) {
                 tell(warning);
             }
-            let before = before?.into_iter().find(|before| before.name == schedule.name);
+            let (before, now) = before?;
+            let before = before.into_iter().find(|before| before.name == schedule.name);
             let begins = fleet::begins(&due, &schedule, before.as_ref(), now)?;
             schedule.next_at = begins.next_at;
             tell_replaced(before.as_ref(), &schedule, begins.passed_over);
             changed(host, schedule).await?;
         }
         ScheduleCommand::Pause { name } => {
-            let schedule = found(host, &name).await?;
+            let (schedule, _) = found(host, &name).await?;
             changed(host, ScheduleRecord { is_paused: true, ..schedule }).await?;
         }
         ScheduleCommand::Resume { name } => {
-            let schedule = found(host, &name).await?;
-            let next_at = next(host, &fleet::cron_of(&schedule.cron, &schedule.time_zone)?)?;
+            let (schedule, now) = found(host, &name).await?;
+            let next_at = next(&fleet::cron_of(&schedule.cron, &schedule.time_zone)?, now)?;
             changed(host, ScheduleRecord { is_paused: false, next_at, ..schedule }).await?;
         }
         ScheduleCommand::Run { name } => {
             let people: Arc<dyn People> = Arc::new(AtTerminal::new(false, true));
-            let schedule = found(host, &name).await?;
-            let submitted = fleet::submit_for(host, &people, &schedule, host.env().now()).await?;
-            super::fleet::show_submitted(&submitted, false, host.env().now())?;
+            let (schedule, now) = found(host, &name).await?;
+            let submitted = fleet::submit_for(host, &people, &schedule, now).await?;
+            super::fleet::show_submitted(&submitted, false)?;
         }
         ScheduleCommand::Remove { name } => {
             // Looked up without touching anything first, so that a typing error changes nothing.
@@ -217,18 +218,20 @@ fn no_schedule(name: &str, all: &[ScheduleRecord]) -> HostError {
     HostError::no_such("schedule", name, names, "`ua schedule list` shows them")
 }
 
-fn next(host: &Host, due: &fleet::Cron) -> Result<ua_core::Timestamp, HostError> {
-    due.after(host.env().now()).ok_or_else(|| HostError::usage("the schedule is never due again"))
+fn next(due: &fleet::Cron, now: Timestamp) -> Result<Timestamp, HostError> {
+    due.after(now).ok_or_else(|| HostError::usage("the schedule is never due again"))
 }
 
-async fn schedules(store: &Database) -> Result<Vec<ScheduleRecord>, HostError> {
-    Ok(store.fleet_state(0).await.map_err(|e| HostError::store("read the schedules", &e))?.schedules)
+/// All schedules, and the time that counts for all workers: by another one, an instant is passed over that no worker has seen yet.
+async fn with_time(host: &Host, store: &Database) -> Result<(Vec<ScheduleRecord>, Timestamp), HostError> {
+    let fleet = Fleet::of(host, store).await?;
+    Ok((fleet.state.schedules, fleet.at))
 }
 
-async fn found(host: &Host, name: &str) -> Result<ScheduleRecord, HostError> {
-    let all = schedules(&host.home().open_read_only()?).await?;
+async fn found(host: &Host, name: &str) -> Result<(ScheduleRecord, Timestamp), HostError> {
+    let (all, now) = with_time(host, &host.home().open_read_only()?).await?;
     match all.iter().find(|schedule| schedule.name == name) {
-        Some(found) => Ok(found.clone()),
+        Some(found) => Ok((found.clone(), now)),
         None => Err(no_schedule(name, &all)),
     }
 }
@@ -288,14 +291,19 @@ fn fields(job: &Value) -> BTreeMap<String, String> {
 }
 
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {
-    let schedule = fleet::changed_by_user(host, schedule);
     let store = host.home().open_from_anywhere()?;
-    let stored = store.fleet(FleetChange::PutSchedule(schedule.clone())).await;
+    let stored = async {
+        let at = store.fleet_now(host.env().now()).await?;
+        let schedule = fleet::changed_by_user(host, schedule, at);
+        store.fleet(FleetChange::PutSchedule(schedule.clone())).await?;
+        Ok((schedule, at))
+    };
+    let stored: Result<_, StoreError> = stored.await;
     let fleet = if stored.is_ok() { Some(Fleet::of(host, &store).await) } else { None };
     ua_host::home::close(store);
-    stored.map_err(|e| HostError::store("store the schedule", &e))?;
+    let (schedule, at) = stored.map_err(|e| HostError::store("store the schedule", &e))?;
     if let Some(fleet) = fleet.transpose()?.filter(|fleet| !fleet.is_worked() && !schedule.is_paused) {
-        tell(fleet.why_nobody_works(fleet.at).unwrap_or_else(|| {
+        tell(fleet.why_nobody_works().unwrap_or_else(|| {
             "no worker is running: `ua worker` starts one, which submits and runs what is due".to_owned()
         }));
     }
@@ -303,7 +311,7 @@ async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError>
     let words = if schedule.is_paused {
         format!("{name} is paused\n")
     } else {
-        format!("{name} is due next: {}\n", moment::due(schedule.next_at, host.env().now()))
+        format!("{name} is due next: {}\n", moment::due(schedule.next_at, at))
     };
     say(&row(schedule), words)
 }
@@ -400,7 +408,7 @@ impl Fleet {
     }
 
     /// Why nobody takes runs although workers are there, with what gets them further; `None` where there is none.
-    pub(super) fn why_nobody_works(&self, now: Timestamp) -> Option<String> {
+    pub(super) fn why_nobody_works(&self) -> Option<String> {
         let mut there = self.state.workers.iter().filter(|worker| !ua_runner::has_ended_here(&worker.owner));
         if let Some(paused) = there.clone().find(|worker| ua_runner::process_is_paused(&worker.owner)) {
             return Some(paused_worker(paused));
@@ -412,7 +420,7 @@ impl Fleet {
             );
         }
         let silent = there.next()?;
-        let (since, pid) = (moment::since(silent.lease_until.minus(LEASE), now), silent.owner.pid);
+        let (since, pid) = (moment::since(silent.lease_until.minus(LEASE), self.at), silent.owner.pid);
         let (worker, host) = (short(&silent.worker), line(&silent.owner.host, 80));
         Some(format!(
             "worker {worker} (process {pid} on {host}) has shown no sign of life for {since}; `ua worker` starts another one"
@@ -420,9 +428,9 @@ impl Fleet {
     }
 
     /// That nobody takes runs, and why.
-    fn nobody_works(&self, now: Timestamp) -> String {
+    fn nobody_works(&self) -> String {
         let none = || "no worker is running; `ua worker` starts one".to_owned();
-        self.why_nobody_works(now).unwrap_or_else(none)
+        self.why_nobody_works().unwrap_or_else(none)
     }
 
     /// A sentence about each worker of this machine that was paused: its runs look as if they were at work.
@@ -433,15 +441,16 @@ impl Fleet {
     }
 
     /// That so many runs of the queue wait for a worker, where there is none.
-    pub(super) fn left_queued(&self, queued: usize, now: Timestamp) -> Option<String> {
+    pub(super) fn left_queued(&self, queued: usize) -> Option<String> {
         let waits = if queued == 1 { "waits" } else { "wait" };
         (queued > 0 && !self.is_worked())
-            .then(|| format!("{} {waits} in the queue: {}", ua_core::counted(queued, "run"), self.nobody_works(now)))
+            .then(|| format!("{} {waits} in the queue: {}", ua_core::counted(queued, "run"), self.nobody_works()))
     }
 
     /// The schedules that are late: those that a worker would have submitted by now, and those that are due and could not be submitted from here,
     /// each with the reason. What the workers ran into is known to them alone; what can be known of it here is said.
-    pub(super) async fn late(&self, host: &Host, now: Timestamp) -> Vec<Late> {
+    pub(super) async fn late(&self, host: &Host) -> Vec<Late> {
+        let now = self.at;
         let people = AtTerminal::new(true, true);
         let mut late = Vec::new();
         for schedule in self.state.schedules.iter().filter(|one| !one.is_paused && one.next_at <= now) {
@@ -454,18 +463,18 @@ impl Fleet {
     }
 
     /// What is said of schedules that are late; `None` where none is. Where the reasons are listed by themselves, they are not said.
-    pub(super) fn left_alone(&self, late: &[Late], now: Timestamp, reasons_are_listed: bool) -> Option<String> {
+    pub(super) fn left_alone(&self, late: &[Late], reasons_are_listed: bool) -> Option<String> {
         let since = late.iter().map(|one| one.due_at).min()?;
         let which = match late {
             [one] => format!("the schedule {} is overdue", line(&one.name, 60)),
             several => format!("{} are overdue", ua_core::counted(several.len(), "schedule")),
         };
-        let by = moment::since(since, now);
+        let by = moment::since(since, self.at);
         let failing: Vec<&Late> = late.iter().filter(|one| one.why.is_some()).collect();
         let is_worked = self.is_worked();
         let mut said = format!("{which} by {by}");
         if !is_worked {
-            said.push_str(&format!(": {}", self.nobody_works(now)));
+            said.push_str(&format!(": {}", self.nobody_works()));
         }
         if reasons_are_listed && !failing.is_empty() {
             return Some(said);
@@ -511,15 +520,14 @@ fn paused_worker(worker: &WorkerRecord) -> String {
 }
 
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
-    let now = host.env().now();
-    let (stored, late, alone, (mut last, are_all)) = if host.home().is_unused() {
-        (Vec::new(), Vec::new(), None, (BTreeMap::new(), true))
+    let (stored, late, alone, now, (mut last, are_all)) = if host.home().is_unused() {
+        (Vec::new(), Vec::new(), None, host.env().now(), (BTreeMap::new(), true))
     } else {
         let store = host.home().open_read_only()?;
         let fleet = Fleet::of(host, &store).await?;
-        let late = fleet.late(host, now).await;
-        let alone = fleet.left_alone(&late, now, true);
-        (fleet.state.schedules, late, alone, last_runs(host, &store).await?)
+        let late = fleet.late(host).await;
+        let alone = fleet.left_alone(&late, true);
+        (fleet.state.schedules, late, alone, fleet.at, last_runs(host, &store).await?)
     };
     let mut late: BTreeMap<String, Late> = late.into_iter().map(|late| (late.name.clone(), late)).collect();
     let next: Vec<ua_core::Timestamp> = stored.iter().map(|schedule| schedule.next_at).collect();

@@ -221,9 +221,8 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
     ua_host::home::close(store);
     let is_full = ua_host::fleet::disk_is_full(home.root())
         .map(|why| format!("{}; no worker takes a run before there is room", plain(&why)));
-    let now = host.env().now();
-    let late = fleet.late(host, now).await;
-    let (queued, late) = (fleet.left_queued(queued, now), fleet.left_alone(&late, now, false));
+    let late = fleet.late(host).await;
+    let (queued, late) = (fleet.left_queued(queued), fleet.left_alone(&late, false));
     let paused: Vec<String> = fleet
         .paused()
         .into_iter()

@@ -24,20 +24,20 @@ const WINDOW: Duration = Duration::from_hours(1);
 pub(super) struct Ailing {
     /// How often in a row runs were refused.
     times: u32,
-    /// Until when nothing is taken, or a trial lasts.
-    until: Option<Timestamp>,
+    /// Until when nothing is taken, or a trial lasts, by the time that passes.
+    until: Option<Duration>,
     is_on_trial: bool,
 }
 
 impl Ailing {
     /// A run ended so; how long nothing is taken, if that is news. Those that end together count once.
-    pub(super) fn refused(&mut self, now: Timestamp) -> Option<Duration> {
+    pub(super) fn refused(&mut self, now: Duration) -> Option<Duration> {
         if !self.is_on_trial && self.until.is_some_and(|until| now < until) {
             return None;
         }
         let pause = PAUSE * 2_u32.pow(self.times.min(MOST_DOUBLED));
         self.times = self.times.saturating_add(1);
-        (self.until, self.is_on_trial) = (Some(now.plus(pause)), false);
+        (self.until, self.is_on_trial) = (Some(now + pause), false);
         Some(pause)
     }
 
@@ -52,7 +52,7 @@ impl Ailing {
     }
 
     /// How many runs may be taken now, of so many that there are slots for.
-    pub(super) fn most(&mut self, free: usize, now: Timestamp) -> usize {
+    pub(super) fn most(&mut self, free: usize, now: Duration) -> usize {
         if self.times == 0 {
             return free;
         }
@@ -63,7 +63,7 @@ impl Ailing {
             self.is_over();
             return free;
         }
-        (self.until, self.is_on_trial) = (Some(now.plus(TRIAL)), free > 0);
+        (self.until, self.is_on_trial) = (Some(now + TRIAL), free > 0);
         free.min(1)
     }
 }
@@ -82,18 +82,18 @@ mod tests {
 
     #[test]
     fn a_worker_tries_one_run_after_longer_and_longer_pauses_and_all_again_once_it_got_on() {
-        let (mut ailing, mut now) = (Ailing::default(), Env::simulated(1).now());
+        let (mut ailing, mut now) = (Ailing::default(), Env::simulated(1).clock.uptime());
         assert_eq!(ailing.most(8, now), 8);
         for seconds in [5, 10, 20, 40, 80, 160, 160] {
             assert_eq!(ailing.refused(now), Some(Duration::from_secs(seconds)));
             assert_eq!(ailing.refused(now), None, "those that end together count once");
-            assert_eq!(ailing.most(8, now.plus(Duration::from_secs(seconds - 1))), 0);
-            now = now.plus(Duration::from_secs(seconds));
+            assert_eq!(ailing.most(8, now + Duration::from_secs(seconds - 1)), 0);
+            now += Duration::from_secs(seconds);
             assert_eq!((ailing.most(8, now), ailing.most(7, now), ailing.is_known()), (1, 0, true));
-            now = now.plus(Duration::from_secs(20));
+            now += Duration::from_secs(20);
         }
         // One that gets on, or is at work for long, is answer enough.
-        now = now.plus(TRIAL);
+        now += TRIAL;
         assert_eq!((ailing.most(7, now), ailing.is_known()), (7, false));
         ailing.refused(now);
         ailing.is_over();

@@ -27,18 +27,18 @@ use crate::people::People;
 /// How long each worker that comes before another one of a schedule may take for an instant.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// When nothing was due, as it was last looked.
+/// When nothing was due, as it was last looked, by the time that passes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CaughtUp(Arc<Mutex<Option<Timestamp>>>);
+pub(super) struct CaughtUp(Arc<Mutex<Option<Duration>>>);
 
 impl CaughtUp {
     /// Whether nothing was due a moment ago.
-    pub(super) fn is_so(&self, now: Timestamp) -> bool {
+    pub(super) fn is_so(&self, now: Duration) -> bool {
         let at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        at.is_some_and(|at| now.since(at) < RENEWAL * 2)
+        at.is_some_and(|at| now.saturating_sub(at) < RENEWAL * 2)
     }
 
-    fn note(&self, at: Option<Timestamp>) {
+    fn note(&self, at: Option<Duration>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 }
@@ -59,8 +59,8 @@ enum Rest {
 struct Seen {
     /// At this instant.
     next_at: Timestamp,
-    /// Since then.
-    since: Timestamp,
+    /// Since then, by the time that passes.
+    since: Duration,
     /// This worker submitted the instant before: those that come before it have had their time.
     is_taken: bool,
 }
@@ -74,8 +74,8 @@ pub(super) struct Timetable {
     told: Told,
     health: Health,
     seen: BTreeMap<String, Seen>,
-    /// When each failed that could not be submitted, and what was said of it.
-    failed: BTreeMap<String, (Timestamp, String)>,
+    /// When each failed that could not be submitted, by the time that passes, and what was said of it.
+    failed: BTreeMap<String, (Duration, String)>,
 }
 
 impl Timetable {
@@ -103,7 +103,7 @@ impl Timetable {
     pub(super) async fn keep(mut self, caught_up: CaughtUp, mut leaves: watch::Receiver<()>) {
         let env = self.host.env().clone();
         loop {
-            let looked_at = env.now();
+            let looked_at = env.clock.uptime();
             let rest = Box::pin(self.look(&leaves)).await;
             self.health.state().failing_schedules = self.failed.values().map(|(_, said)| said.clone()).collect();
             let pause = match rest {
@@ -155,7 +155,7 @@ impl Timetable {
                 self.failed.remove(&schedule.name);
                 continue;
             };
-            if self.failed.get(&schedule.name).is_some_and(|(at, _)| now.since(*at) < RENEWAL) {
+            if self.failed.get(&schedule.name).is_some_and(|(at, _)| self.up().saturating_sub(*at) < RENEWAL) {
                 continue;
             }
             if !self.is_its_turn(schedule, &state.workers, now) {
@@ -169,15 +169,20 @@ impl Timetable {
         Ok(rest)
     }
 
+    fn up(&self) -> Duration {
+        self.host.env().clock.uptime()
+    }
+
     /// Whether this worker is to submit what is due.
     fn is_its_turn(&mut self, schedule: &ScheduleRecord, workers: &[WorkerRecord], now: Timestamp) -> bool {
-        let first = Seen { next_at: schedule.next_at, since: now, is_taken: false };
+        let up = self.up();
+        let first = Seen { next_at: schedule.next_at, since: up, is_taken: false };
         let seen = self.seen.entry(schedule.name.clone()).or_insert(first);
         if seen.next_at != schedule.next_at {
             *seen = first;
         }
         let patience = PATIENCE * turn_of(&self.worker, &schedule.name, workers, now);
-        seen.is_taken || now.since(seen.since) >= patience
+        seen.is_taken || up.saturating_sub(seen.since) >= patience
     }
 
     /// Submits an instant, if it is wanted, and passes it; whether that is done.
@@ -201,7 +206,7 @@ impl Timetable {
                     let sentence = format!("schedule {name} could not submit its job: {error}");
                     // A database or a disk that is away for a moment is no news; what is said of it when it stays away is.
                     let stays = error.kind() != Kind::Storage || self.failed.contains_key(name);
-                    self.fail(name, now, sentence.clone());
+                    self.fail(name, sentence.clone());
                     if stays {
                         self.alert(people.as_ref(), schedule, &sentence, now).await;
                     }
@@ -214,11 +219,11 @@ impl Timetable {
             // Another worker was faster, with the same run; or the schedule is gone.
             Ok(_) | Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => {
                 self.failed.remove(name);
-                self.seen.insert(name.clone(), Seen { next_at: next, since: now, is_taken: true });
+                self.seen.insert(name.clone(), Seen { next_at: next, since: self.up(), is_taken: true });
                 true
             }
             Err(error) => {
-                self.fail(name, now, format!("schedule {name}: {}", chain(&error)));
+                self.fail(name, format!("schedule {name}: {}", chain(&error)));
                 false
             }
         }
@@ -238,11 +243,11 @@ impl Timetable {
     }
 
     /// Notes that a schedule failed, and says so where it is news.
-    fn fail(&mut self, name: &str, at: Timestamp, sentence: String) {
+    fn fail(&mut self, name: &str, sentence: String) {
         if self.failed.get(name).is_none_or(|(_, said)| *said != sentence) {
             (self.told)(&WorkerEvent::of_worker(Did::Noted, &sentence));
         }
-        self.failed.insert(name.to_owned(), (at, sentence));
+        self.failed.insert(name.to_owned(), (self.up(), sentence));
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ua_core::{RunId, Timestamp};
+use ua_core::RunId;
 
 /// So many runs in a row are no chance.
 const MANY: usize = 3;
@@ -19,7 +19,8 @@ const TRIAL: Duration = Duration::from_secs(1);
 pub(super) struct Lacking {
     /// The runs that it gave back since it began one.
     runs: BTreeSet<RunId>,
-    tried_at: Option<Timestamp>,
+    /// When it tried one last, by the time that passes.
+    tried_at: Option<Duration>,
 }
 
 impl Lacking {
@@ -40,11 +41,11 @@ impl Lacking {
     }
 
     /// How many runs may be taken now, of so many that there are slots for.
-    pub(super) fn most(&mut self, free: usize, now: Timestamp) -> usize {
+    pub(super) fn most(&mut self, free: usize, now: Duration) -> usize {
         if !self.is_known() || free == 0 {
             return free;
         }
-        if self.tried_at.is_some_and(|tried_at| now.since(tried_at) < TRIAL) {
+        if self.tried_at.is_some_and(|tried_at| now.saturating_sub(tried_at) < TRIAL) {
             return 0;
         }
         self.tried_at = Some(now);
@@ -61,7 +62,7 @@ mod tests {
     #[test]
     fn a_worker_that_lacks_what_many_runs_need_takes_one_a_second_until_one_gets_on() {
         let run = |number: u32| RunId::parse(&format!("run_{number}")).unwrap();
-        let (mut lacking, mut now) = (Lacking::default(), Env::simulated(1).now());
+        let (mut lacking, mut now) = (Lacking::default(), Env::simulated(1).clock.uptime());
         // The same one again and again says nothing about others.
         for _ in 0..9 {
             assert!(!lacking.gave_back(&run(1)));
@@ -72,7 +73,7 @@ mod tests {
         for number in 4..7 {
             assert_eq!((lacking.most(0, now), lacking.most(8, now), lacking.most(8, now)), (0, 1, 0));
             assert!(!lacking.gave_back(&run(number)), "it is no news");
-            now = now.plus(TRIAL);
+            now += TRIAL;
         }
         lacking.is_over();
         assert_eq!((lacking.most(8, now), lacking.most(8, now), lacking.is_known()), (8, 8, false));

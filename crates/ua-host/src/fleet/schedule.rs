@@ -57,10 +57,10 @@ pub struct ScheduleChanged {
 /// Where a schedule has that: in its job, which is kept as it is.
 pub const CHANGED: &str = "changed";
 
-/// The same with who changes it now.
+/// The same with who changes it, `at` this instant of the clock that all share.
 #[must_use]
-pub fn changed_by_user(host: &Host, mut schedule: ScheduleRecord) -> ScheduleRecord {
-    let changed = ScheduleChanged { by: host.settings().user(), at: host.env().now() };
+pub fn changed_by_user(host: &Host, mut schedule: ScheduleRecord, at: Timestamp) -> ScheduleRecord {
+    let changed = ScheduleChanged { by: host.settings().user(), at };
     if let Some(job) = schedule.job.as_object_mut() {
         job.insert(CHANGED.to_owned(), serde_json::json!(changed));
     }

@@ -38,27 +38,36 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// How it is queued.
+    /// Refuses names that cannot be used, before anything is stored.
     ///
     /// # Errors
     ///
     /// A name cannot be used.
-    pub fn options(&self, now: Timestamp) -> Result<QueueOptions, HostError> {
-        let options = QueueOptions {
-            queue: self.queue.clone().unwrap_or_else(|| QueueOptions::DEFAULT_QUEUE.to_owned()),
+    pub fn check_names(&self) -> Result<(), HostError> {
+        check_name("queue", self.queue_name())?;
+        if let Some(seats) = &self.concurrency {
+            check_name("concurrency key", &seats.key)?;
+        }
+        if let Some(key) = &self.fair_key {
+            check_name("fair key", key)?;
+        }
+        Ok(())
+    }
+
+    fn queue_name(&self) -> &str {
+        self.queue.as_deref().unwrap_or(QueueOptions::DEFAULT_QUEUE)
+    }
+
+    /// How it is queued `now`, by the clock that all workers share ([`FleetStore::fleet_now`](ua_store::FleetStore::fleet_now)): by that of the
+    /// machine which submits, a run could be for later that is due.
+    pub fn options(&self, now: Timestamp) -> QueueOptions {
+        QueueOptions {
+            queue: self.queue_name().to_owned(),
             priority: self.priority,
             run_after: self.run_after.unwrap_or(now).max(now.plus(self.delay.unwrap_or_default())),
             concurrency: self.concurrency.clone(),
             fair_key: self.fair_key.clone(),
-        };
-        check_name("queue", &options.queue)?;
-        if let Some(seats) = &options.concurrency {
-            check_name("concurrency key", &seats.key)?;
         }
-        if let Some(key) = &options.fair_key {
-            check_name("fair key", key)?;
-        }
-        Ok(options)
     }
 }
 
@@ -71,6 +80,8 @@ pub struct Submitted {
     pub entry: Option<QueueEntry>,
     /// Whether it was in the queue before.
     pub was_queued: bool,
+    /// When it was queued, by the clock that all workers share: what is due by then is taken now.
+    pub at: Timestamp,
     /// What is to be said if no worker would take it: nobody serves its queue, or works in its root.
     pub warning: Option<String>,
 }
@@ -81,12 +92,13 @@ pub struct Submitted {
 /// The job cannot be stored; or, unless another run is asked for on purpose ([`JobRequest::new`], a name), a run of the same job is in the
 /// queue, at work or unfinished; or the run of its key or name ended without success, or was made of another job.
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
-    let options = submission.options(host.env().now())?;
+    submission.check_names()?;
     crate::words::learn_named(host, submission.job.launch.mcp_config.as_deref());
-    names_without_secrets(host, &options.queue, options.concurrency.as_ref(), options.fair_key.as_deref())?;
+    let (seats, fair_key) = (submission.concurrency.as_ref(), submission.fair_key.as_deref());
+    names_without_secrets(host, submission.queue_name(), seats, fair_key)?;
     let (store, run, beginning) = Box::pin(job::stored(host, people, &submission.job)).await?;
     let id = run.run_id.clone();
-    let mut submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
+    let mut submitted = enqueue(host, &store, run, submission).await;
     if beginning.is_some() {
         // It is stored, and in no queue: the same command again finds it, and this one goes on with it.
         submitted = submitted.map_err(|error| error.continued_by(&id, format!("ua submit --run {id}"), true));
@@ -118,31 +130,26 @@ pub fn names_without_secrets(
 }
 
 /// Queues a run that is stored.
+///
+/// # Errors
+/// No worker drives such a run, it has ended without success, or the database cannot be used.
 pub async fn enqueue(
     host: &Host,
     store: &Database,
     run: RunRecord,
-    options: QueueOptions,
-) -> Result<Submitted, HostError> {
-    queue_up(host, store, run, options, None).await
-}
-
-async fn queue_up(
-    host: &Host,
-    store: &Database,
-    run: RunRecord,
-    options: QueueOptions,
-    schedule: Option<&str>,
+    submission: &Submission,
 ) -> Result<Submitted, HostError> {
     if is_task(&run) || ua_store::is_gateway(&run) || run.entrypoint == "library" {
         return Err(HostError::usage(format!("run {} is not driven by a worker", run.run_id))
             .hint("a sub-agent goes with its run, a session of the gateway with its client, a program's run with that program"));
     }
+    let at = store.fleet_now(host.env().now()).await.map_err(|e| HostError::store("ask for the time", &e))?;
+    let schedule = submission.schedule.as_deref();
     if run.status.is_terminal() {
-        return ended(run, schedule);
+        return ended(run, schedule, at);
     }
     let was_queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?.is_some();
-    let change = FleetChange::Enqueue { run: run.run_id.clone(), options, at: host.env().now() };
+    let change = FleetChange::Enqueue { run: run.run_id.clone(), options: submission.options(at), at };
     match store.fleet(change).await {
         Ok(done) => {
             let entry = done.entries.into_iter().next();
@@ -150,13 +157,13 @@ async fn queue_up(
                 Some(entry) => queues::of_submission(host, store, &entry.options.queue, &run, schedule).await?,
                 None => None,
             };
-            Ok(Submitted { run, entry, was_queued, warning })
+            Ok(Submitted { run, entry, was_queued, at, warning })
         }
         // It ended while we looked.
         Err(ua_store::StoreError::Conflict { .. }) => {
             let run = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
             debug_assert!(run.status != RunStatus::Queued, "only what has ended is refused");
-            ended(run, schedule)
+            ended(run, schedule, at)
         }
         Err(error) => Err(HostError::store("queue the run", &error)),
     }
@@ -164,9 +171,9 @@ async fn queue_up(
 
 /// What comes of a run that has ended before it could be queued. Whoever submits it wants it done: one that did not succeed is not. An instant
 /// of a schedule has had its run, whatever became of that.
-fn ended(run: RunRecord, schedule: Option<&str>) -> Result<Submitted, HostError> {
+fn ended(run: RunRecord, schedule: Option<&str>, at: Timestamp) -> Result<Submitted, HostError> {
     if run.status == RunStatus::Succeeded || schedule.is_some() {
-        return Ok(Submitted { run, entry: None, was_queued: false, warning: None });
+        return Ok(Submitted { run, entry: None, was_queued: false, at, warning: None });
     }
     let id = &run.run_id;
     let under = run.job_key.as_deref().map_or_else(String::new, |key| format!(" under the job key {key:?}"));

@@ -30,6 +30,7 @@ use super::fits::fits;
 use super::health::Health;
 use super::lacking::Lacking;
 use super::seats::Seats;
+use super::since::Since;
 use super::told::{Did, Told, WorkerEvent};
 use super::{ailing, check_name, place_of, room};
 use crate::Database;
@@ -120,10 +121,21 @@ fn accepts(run: &RunId, error: &HostError) -> Option<String> {
 pub struct LeftBehind {
     /// Runs that cannot be driven here, each with the reason in a sentence.
     pub misfits: BTreeMap<RunId, String>,
-    /// How many runs are for later, and when the first of them is due.
-    pub later: Option<(usize, Timestamp)>,
+    /// Runs that are for later.
+    pub later: Option<ForLater>,
     /// What schedules whose job could not be submitted say, a sentence each.
     pub schedules: Vec<String>,
+}
+
+/// Runs that a worker left because their time has not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForLater {
+    /// How many.
+    pub count: usize,
+    /// When the first of them is due.
+    pub first_at: Timestamp,
+    /// When that was looked at, by the clock that all workers share.
+    pub looked_at: Timestamp,
 }
 
 /// Works until it is asked to stop, or until nothing is left that it could do: then it takes nothing any more, lets what was sent come back, and
@@ -237,8 +249,8 @@ struct Refusal {
     times: u32,
     /// It was not begun at all: something that it needs is not here.
     is_misfit: bool,
-    /// Until when this worker leaves it to others.
-    until: Option<Timestamp>,
+    /// Until when this worker leaves it to others, by the time that passes.
+    until: Option<Duration>,
 }
 
 impl Refusal {
@@ -246,6 +258,11 @@ impl Refusal {
     fn is_lasting(&self) -> bool {
         self.is_misfit || self.times >= MOST_REFUSALS
     }
+}
+
+/// Whether it is time to say that it is alive, after that was done last.
+fn is_renewal_due(last: Option<Since>, env: &Env) -> bool {
+    last.is_none_or(|last| last.passed(env) >= RENEWAL)
 }
 
 /// What a look comes to; while it takes long, `silent` says so, once.
@@ -335,17 +352,17 @@ fn why_cut_off(error: &StoreError) -> String {
 #[derive(Debug, Clone, Default)]
 struct Refusals(Arc<Mutex<BTreeMap<RunId, Refusal>>>);
 
-/// Since when each run cannot be driven here, whatever the reasons were in turn.
+/// Since when each run cannot be driven here, by the time that passes, whatever the reasons were in turn.
 #[derive(Debug, Clone, Default)]
-struct UnfitSince(Arc<Mutex<BTreeMap<RunId, Timestamp>>>);
+struct UnfitSince(Arc<Mutex<BTreeMap<RunId, Duration>>>);
 
 impl UnfitSince {
     /// It could not once more: whether that has lasted for so long that somebody is told.
-    fn note(&self, run: &RunId, now: Timestamp) -> bool {
+    fn note(&self, run: &RunId, now: Duration) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is not tried any more was done elsewhere.
-        all.retain(|other, since| other == run || now.since(*since) < REMEMBERED);
-        now.since(*all.entry(run.clone()).or_insert(now)) >= UNFIT_TOLD
+        all.retain(|other, since| other == run || now.saturating_sub(*since) < REMEMBERED);
+        now.saturating_sub(*all.entry(run.clone()).or_insert(now)) >= UNFIT_TOLD
     }
 
     fn forget(&self, run: &RunId) {
@@ -370,18 +387,18 @@ impl Refusals {
 
     /// Leaves a run to others for a while, after what was noted last: longer and longer, up to `most_doubled` times twice as long. Many that cannot
     /// be driven would keep a worker busy with nothing but them.
-    fn leave(&self, run: &RunId, most_doubled: u32, now: Timestamp) {
+    fn leave(&self, run: &RunId, most_doubled: u32, now: Duration) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(refusal) = all.get_mut(run) {
             let pause = MISFIT * 2_u32.pow(refusal.times.saturating_sub(1).min(most_doubled));
-            refusal.until = Some(now.plus(pause));
+            refusal.until = Some(now + pause);
         }
     }
 
     /// What is left to others now. What others did meanwhile is forgotten in time.
-    fn left_to_others(&self, now: Timestamp) -> Vec<RunId> {
+    fn left_to_others(&self, now: Duration) -> Vec<RunId> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, refusal| refusal.until.is_none_or(|until| now.since(until) < REMEMBERED));
+        all.retain(|_, refusal| refusal.until.is_none_or(|until| now.saturating_sub(until) < REMEMBERED));
         let waits = all.iter().filter(|(_, refusal)| refusal.until.is_some_and(|until| now < until));
         waits.map(|(run, _)| run.clone()).collect()
     }
@@ -445,21 +462,32 @@ impl Worker {
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How much time has passed in this process, whatever the clock of the machine is set to.
+    fn up(&self) -> Duration {
+        self.env().clock.uptime()
+    }
+
     /// By the clock that counts for all.
     async fn now(&self) -> Result<Timestamp, StoreError> {
         self.store.fleet_now(self.env().now()).await
     }
 
-    /// The same for the first time, past a process that has the rows and stands still: its session is ended by the server.
+    /// The same where it does not answer: as much later than it last said as has passed.
+    async fn about_now(&self) -> Timestamp {
+        let asked = self.now().await.ok();
+        asked.or_else(|| self.health.shared_now()).unwrap_or_else(|| self.env().now())
+    }
+
+    /// Registers for the first time, past a process that has the rows and stands still: its session is ended by the server.
     async fn register_at_first(&self) -> Result<(), StoreError> {
-        let until = self.env().now().plus(STANDS_STILL);
+        let begun = Since::now(self.env());
         let mut is_told = false;
         loop {
             let error = match self.register().await {
                 Err(error @ StoreError::Unavailable { .. }) if error.class() == FailureClass::Transient => error,
                 done => return done,
             };
-            if self.env().now() >= until || self.stop.is_stopping() {
+            if begun.passed(self.env()) >= STANDS_STILL || self.stop.is_stopping() {
                 return Err(error);
             }
             if !std::mem::replace(&mut is_told, true) {
@@ -470,45 +498,52 @@ impl Worker {
         }
     }
 
+    /// One that was told to take no more runs is not told again: its row may be gone, since it was taken for dead.
     async fn register(&self) -> Result<(), StoreError> {
-        let (sent_at, now) = (self.env().now(), self.now().await?);
-        let record = WorkerRecord { started_at: now, lease_until: now.plus(LEASE), ..self.record.clone() };
+        let (sent, now) = (self.health.now(), self.now().await?);
+        let is_draining = self.health.state().is_told_to_drain;
+        let record = WorkerRecord { started_at: now, lease_until: now.plus(LEASE), is_draining, ..self.record.clone() };
         self.store.fleet(FleetChange::Register(record)).await?;
-        self.health.state().lease_until = sent_at.plus(LEASE);
+        self.health.renewed(sent);
         Ok(())
     }
 
     /// Says that it is alive. The lease counts from before it was asked for.
     async fn renew(&self) -> Result<(), StoreError> {
-        let sent_at = self.env().now();
+        let (sent, was_overdue) = (self.health.now(), self.health.is_overdue());
         let lease_until = self.now().await?.plus(LEASE);
         let renewal = FleetChange::Renew { worker: self.record.worker.clone(), lease_until };
-        match self.store.fleet(renewal).await {
-            Ok(_) => self.health.state().lease_until = sent_at.plus(LEASE),
-            // Others took it for dead; what it drives is its own as long as it has the locks, and it takes that back.
-            Err(StoreError::NotFound { .. }) => {
-                self.register().await?;
-                let done = self.claim(0).await?;
-                self.health.state().freed += done.freed;
-            }
+        let is_gone = match self.store.fleet(renewal).await {
+            Ok(_) => false,
+            Err(StoreError::NotFound { .. }) => true,
             Err(error) => return Err(error),
+        };
+        if is_gone {
+            self.register().await?;
         }
+        // Others may have taken it for dead; what it drives is its own as long as it has the locks, and it takes that back.
+        if is_gone || was_overdue {
+            let done = self.claim(0).await?;
+            self.health.state().freed += done.freed;
+        }
+        self.health.renewed(sent);
         // A worker whose slots are all taken claims nothing, and so reads its row nowhere else.
         self.note_drain(&self.store.fleet_state(0).await?.workers);
         Ok(())
     }
 
-    /// Notes whether its row says that it takes nothing more.
+    /// Notes whether its row says that it takes nothing more. One that has no row, for a moment, was not told anything else.
     fn note_drain(&self, workers: &[WorkerRecord]) {
-        let own = workers.iter().find(|worker| worker.worker == self.record.worker);
-        self.health.state().is_told_to_drain = own.is_some_and(|own| own.is_draining);
+        if let Some(own) = workers.iter().find(|worker| worker.worker == self.record.worker) {
+            self.health.state().is_told_to_drain = own.is_draining;
+        }
     }
 
     async fn until_stopped(&self, until_empty: bool) -> LeftBehind {
         let mut left = LeftBehind::default();
         let mut runs = JoinSet::new();
         // The first look renews, and so counts what waits.
-        let mut renewed_at = self.env().now().minus(RENEWAL);
+        let mut renewed = None;
         let caught_up = CaughtUp::default();
         let (stays, leaves) = watch::channel(());
         let (worker, health) = (&self.record.worker, &self.health);
@@ -516,11 +551,12 @@ impl Worker {
         let mut timetable = tokio::spawn(timetable.keep(caught_up.clone(), leaves));
         let mut is_reachable = true;
         while !self.stop.is_stopping() {
-            let turn = self.turn(&mut runs, &mut renewed_at);
+            let turn = self.turn(&mut runs, &mut renewed);
             match looking(self.env(), turn, || self.is_silent(&mut is_reachable)).await {
                 Ok(Looked::Asked) => {
                     self.health.state().cut_off = None;
                     if !is_reachable {
+                        self.health.state().answered_again += 1;
                         self.say(Did::Noted, "the database answers again");
                     }
                     is_reachable = true;
@@ -541,7 +577,7 @@ impl Worker {
             }
             if until_empty
                 && is_reachable
-                && caught_up.is_so(self.env().now())
+                && caught_up.is_so(self.up())
                 && runs.is_empty()
                 && let Some(found) = self.left_behind().await
             {
@@ -570,7 +606,7 @@ impl Worker {
             tokio::select! {
                 _ = runs.join_next() => {}
                 () = self.env().clock.sleep(RENEWAL) => {
-                    self.health.state().turned_at = self.env().now();
+                    self.health.turns();
                     if let Err(error) = self.renew().await {
                         tracing::warn!(error = chain(&error), "the worker's lease was not renewed");
                     }
@@ -642,8 +678,10 @@ impl Worker {
                     left.misfits.insert(entry.run_id.clone(), refusal.why.clone());
                 }
                 (QueueState::Ready, None) if entry.options.run_after > now => {
-                    let (count, due) = left.later.unwrap_or((0, entry.options.run_after));
-                    left.later = Some((count + 1, due.min(entry.options.run_after)));
+                    let due = entry.options.run_after;
+                    let so_far = left.later.unwrap_or(ForLater { count: 0, first_at: due, looked_at: now });
+                    let (count, first_at) = (so_far.count + 1, so_far.first_at.min(due));
+                    left.later = Some(ForLater { count, first_at, ..so_far });
                 }
                 (QueueState::Ready, None) => {
                     let why = if let Some(place) = self.store.elsewhere(&entry.run_id).await.ok()? {
@@ -664,34 +702,38 @@ impl Worker {
         Some(left)
     }
 
-    async fn depths(&self) -> Result<Vec<ua_store::QueueDepth>, StoreError> {
-        self.store.queue_depths(self.now().await?).await
+    /// Counts what waits; whether anything does that a worker could take now.
+    async fn count(&self) -> Result<bool, StoreError> {
+        let counted = (self.now().await?, self.health.now());
+        let depths = self.store.queue_depths(counted.0).await?;
+        let is_any_ready = depths.iter().any(|depth| depth.ready > 0);
+        let mut state = self.health.state();
+        (state.depths, state.counted) = (depths, Some(counted));
+        Ok(is_any_ready)
     }
 
     /// One look: renews the lease when that is due, and fills free slots.
-    async fn turn(&self, runs: &mut JoinSet<()>, renewed_at: &mut Timestamp) -> Result<Looked, StoreError> {
+    async fn turn(&self, runs: &mut JoinSet<()>, renewed: &mut Option<Since>) -> Result<Looked, StoreError> {
         let mut looked = Looked::AskedNothing;
-        self.health.state().turned_at = self.env().now();
+        self.health.turns();
         while runs.try_join_next().is_some() {}
-        if self.env().now().since(*renewed_at) >= RENEWAL {
+        if is_renewal_due(*renewed, self.env()) {
             self.renew().await?;
-            *renewed_at = self.env().now();
+            *renewed = Some(self.health.now());
             looked = Looked::Asked;
-            let depths = self.depths().await?;
-            if depths.iter().all(|depth| depth.ready == 0) {
+            if !self.count().await? {
                 self.lacking().is_over();
             }
-            self.health.state().depths = depths;
         }
         self.look_for_room();
         let free = (self.record.slots as usize).saturating_sub(runs.len());
         let (free, is_refused) = {
             let mut ailing = self.ailing();
-            (ailing.most(free, self.env().now()), ailing.is_known())
+            (ailing.most(free, self.up()), ailing.is_known())
         };
         let (free, is_lacking) = {
             let mut lacking = self.lacking();
-            (lacking.most(free, self.env().now()), lacking.is_known())
+            (lacking.most(free, self.up()), lacking.is_known())
         };
         let is_full = {
             let mut state = self.health.state();
@@ -738,7 +780,7 @@ impl Worker {
         self.note_drain(&state.workers);
         let dead = state.workers.iter().filter(|other| self.is_dead(other)).map(|other| other.worker.clone()).collect();
         let (worker, holds) = (&self.record.worker, self.holds.all());
-        let avoids = self.refusals.left_to_others(self.env().now());
+        let avoids = self.refusals.left_to_others(self.up());
         let claim = |dead, at| FleetChange::Claim {
             worker: worker.clone(),
             holds: holds.clone(),
@@ -747,13 +789,22 @@ impl Worker {
             avoids: avoids.clone(),
             at,
         };
-        match self.store.fleet(claim(dead, self.now().await?)).await {
+        let (mut at, mut asked) = (self.now().await?, self.health.now());
+        let done = match self.store.fleet(claim(dead, at)).await {
             Err(StoreError::NotFound { .. }) => {
                 self.register().await?;
-                self.store.fleet(claim(Vec::new(), self.now().await?)).await
+                (at, asked) = (self.now().await?, self.health.now());
+                self.store.fleet(claim(Vec::new(), at)).await?
             }
-            done => done,
+            done => done?,
+        };
+        let mut state = self.health.state();
+        state.claims.note(asked.passed(self.env()));
+        for entry in &done.entries {
+            state.waits.note(at.since(entry.options.run_after));
         }
+        drop(state);
+        Ok(done)
     }
 
     /// Whether another worker of this root is proved to be dead: its process is not there, and its lock is free.
@@ -927,7 +978,12 @@ impl Worker {
                 };
                 self.say_of(Did::Parked, id, status, &sentence);
                 // A question has an alert of its own.
-                if how != RunStatus::WaitingForHuman {
+                if how == RunStatus::WaitingForHuman {
+                    let is_in_doubt = !self.in_doubt(id).await.is_empty();
+                    let mut state = self.health.state();
+                    state.asked += 1;
+                    state.in_doubt += u64::from(is_in_doubt);
+                } else {
                     self.alert(id, &sentence).await;
                 }
                 Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
@@ -945,6 +1001,7 @@ impl Worker {
                 // Whoever drives it beside this process comes to an end by itself.
                 let is_counted = answers && error.kind() != Kind::Waiting;
                 let is_news = self.refusals.note(id, &error.to_string(), false, is_counted);
+                self.health.state().went_back += u64::from(error.is_of_lost_writes());
                 let is_over = found.as_ref().is_ok_and(|run| run.status.is_terminal());
                 let fate = Fate::of(id, &error, AfterError { is_over, is_unbegun, answers, got_further });
                 if is_news {
@@ -957,7 +1014,7 @@ impl Worker {
                         Release::Done
                     }
                     Fate::DatabaseRefuses => {
-                        if let Some(pause) = self.ailing().refused(self.env().now()) {
+                        if let Some(pause) = self.ailing().refused(self.up()) {
                             let seconds = pause.as_secs();
                             self.say(
                                 Did::Noted,
@@ -1010,7 +1067,7 @@ impl Worker {
             let why = format!("{PROVIDER_AWAY}, and is asked again every {} s{said}", OUTAGE.as_secs());
             return self.again(OUTAGE, Some(why), got_further).await;
         };
-        let until = self.now().await.unwrap_or_else(|_| self.env().now()).plus(wait);
+        let until = self.about_now().await.plus(wait);
         let why = format!("{PROVIDER_AWAY} and asks for a wait: tried again at {until}{said}");
         self.say_of(Did::Released, run, status, &format!("run {run}: {why}"));
         self.again(wait, Some(why), got_further).await
@@ -1055,12 +1112,12 @@ impl Worker {
 
     /// Gives back a run that cannot be done here, after it was noted why.
     async fn unfit(&self, run: &RunId, why: &str, most_doubled: u32) -> Release {
-        self.refusals.leave(run, most_doubled, self.env().now());
-        if self.unfit_since.note(run, self.env().now()) {
+        self.refusals.leave(run, most_doubled, self.up());
+        if self.unfit_since.note(run, self.up()) {
             let minutes = UNFIT_TOLD.as_secs() / 60;
             self.alert(run, &format!("no worker here could drive run {run} for {minutes} minutes: {why}")).await;
         }
-        let at = self.now().await.unwrap_or_else(|_| self.env().now());
+        let at = self.about_now().await;
         Release::Unfit { at, why: on_one_line(why) }
     }
 
@@ -1086,7 +1143,7 @@ impl Worker {
         GotFurther(got_further): GotFurther,
         is_driven: bool,
     ) -> Release {
-        let now = self.now().await.unwrap_or_else(|_| self.env().now());
+        let now = self.about_now().await;
         Release::Ready { not_before: now.plus(pause), since: got_further.then_some(now), why, is_driven }
     }
 }
@@ -1223,6 +1280,7 @@ impl People for Nobody {
 
 #[cfg(test)]
 mod tests {
+    use super::super::since::tests::Settable;
     use super::*;
 
     /// Over all orders of three reasons: what is refused for one reason three times in a row is lasting, and nothing else; and each change of the
@@ -1322,8 +1380,9 @@ mod tests {
         let writes = Writes { run: run.clone(), health: health.clone() };
         let busy = || RunEvent::DatabaseBusy { doing: "store".to_owned(), why: "locked".to_owned() };
         let full = RunEvent::DatabaseFull { doing: "store".to_owned(), why: "full".to_owned(), left_millis: 9 };
-        let since = env.now();
+        let since = Since::now(&env);
         writes.watch(&busy());
+        env.clock.sleep_blocking_for_tests(POLL);
         writes.watch(&full);
         assert_eq!(waits(), Some(since), "another reason is no other wait");
         writes.watch(&RunEvent::TimeUsedUp { max_minutes: 1 });
@@ -1423,14 +1482,32 @@ mod tests {
     /// Whatever was missing in turn: who waits for five minutes is told of, and whoever got on meanwhile is not.
     #[test]
     fn a_run_that_nobody_drives_for_long_is_told() {
-        let (run, since, mut now) = (RunId::parse("r").unwrap(), UnfitSince::default(), Env::simulated(1).now());
+        let (run, since, mut now) = (RunId::parse("r").unwrap(), UnfitSince::default(), Duration::from_hours(9));
         for waited in [0, 2, 4, 5, 6, 50, 70] {
-            let told = since.note(&run, now.plus(Duration::from_mins(waited)));
+            let told = since.note(&run, now + Duration::from_mins(waited));
             assert_eq!(told, waited >= 5, "{waited}");
         }
         since.forget(&run);
-        now = now.plus(Duration::from_hours(3));
-        assert!(!since.note(&run, now) && !since.note(&run, now.plus(UNFIT_TOLD / 2)));
+        now += Duration::from_hours(3);
+        assert!(!since.note(&run, now) && !since.note(&run, now + UNFIT_TOLD / 2));
+    }
+
+    /// Over what somebody sets the clock of the machine to: a worker renews as often as ever.
+    #[test]
+    fn a_lease_is_renewed_whatever_the_clock_is_set_to() {
+        for by in [-86_400_000, -6_000, 0, 86_400_000] {
+            let (clock, env) = Settable::with_env();
+            assert!(is_renewal_due(None, &env), "the first look renews");
+            let (mut renewed, mut times) = (Some(Since::now(&env)), 0);
+            clock.set(by);
+            for _ in 0..120 {
+                clock.pass(POLL);
+                if is_renewal_due(renewed, &env) {
+                    (renewed, times) = (Some(Since::now(&env)), times + 1);
+                }
+            }
+            assert_eq!(times, 12, "{by}");
+        }
     }
 
     #[test]
