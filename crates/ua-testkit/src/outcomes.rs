@@ -27,6 +27,12 @@ outcomes! {
         CutLate = "cut-late",
         /// The reply came, cut at its length limit.
         CutShort = "cut-short",
+        /// The provider refuses the request, and would refuse the same one again.
+        Refused = "refused",
+        /// The provider refuses the credentials.
+        Unauthorized = "unauthorized",
+        /// The request is longer than what the model takes.
+        TooLong = "too-long",
     }
 }
 

@@ -4,9 +4,9 @@
 //! Durable Jobs v1 spec §8, §9 and §11. Each crossing of a seam is a gate at which a process waits until it may go on. What happens
 //! next is drawn from what can come of a crossing ([`outcomes`](crate::ToolOutcome)): a process goes on, dies, or falls asleep while
 //! another one takes the run over and wakes up later; a request is answered, refused, lost, done twice or late; a write of the store is
-//! refused, or done and never answered; the database goes back to a copy; the model fails or words things differently; a person answers
-//! by what really happened, or does not care, aborts, cancels, forks; time passes. Every simulation may do only so much harm, so it has
-//! to end.
+//! refused, or done and never answered; the database goes back to a copy; the model's provider fails or refuses, and the model words things
+//! differently; a person answers by what really happened, or does not care, aborts, cancels, forks; time passes. Every simulation may do only
+//! so much harm, so it has to end.
 //!
 //! What must hold and does not: [`Report::violations`]. The same seed gives the same trace, on either store.
 //!
@@ -31,6 +31,7 @@ mod model;
 mod path;
 mod person;
 mod played;
+mod refusals;
 mod rounds;
 mod servers;
 mod stage;

@@ -43,7 +43,10 @@ pub(crate) const fn not_of_model(outcome: ModelOutcome) -> Option<&'static str> 
         | ModelOutcome::ServerError
         | ModelOutcome::Silent
         | ModelOutcome::CutLate
-        | ModelOutcome::CutShort => Some("a cell's model is a script in its own process; the simulation plays it"),
+        | ModelOutcome::CutShort
+        | ModelOutcome::Refused
+        | ModelOutcome::Unauthorized
+        | ModelOutcome::TooLong => Some("a cell's model is a script in its own process; the simulation plays it"),
     }
 }
 

@@ -173,6 +173,8 @@ impl Life {
             std::fs::write(upload, "what is uploaded")?; // every folder of the tree has it from the beginning
         }
 
+        let ask_on_auth_failure = record.spec.escalation.ask_human_on_auth_failure;
+        let people = PeopleRules { ask_on_auth_failure, ..PeopleRules::default() };
         let servers = Arc::clone(&self.servers);
         let reach = Reach { life: self.number, run: run.clone(), servers, plan: plan.clone() };
         let ports = DeskPorts {
@@ -187,13 +189,12 @@ impl Life {
             trace,
             stop: self.stop.clone(),
         };
-        let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
         let seams = Crossings { plan, broken: self.broken };
         let desk = Desk::new(ports)
             .with_people(people)
             .with_seams(Arc::new(seams))
             .with_late_replies(Arc::clone(&self.late) as Arc<dyn LateReplies>);
-        let model = Arc::new(AskedBy { model: Arc::clone(&self.model), run });
+        let model = Arc::new(AskedBy::new(Arc::clone(&self.model), self.number, run));
         let settings = RunSettings {
             model: "simulated".into(),
             system: "You do each thing once.".into(),

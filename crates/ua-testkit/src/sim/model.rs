@@ -13,8 +13,8 @@ use ua_llm::{LlmError, LlmProvider, ModelRequest, Status, StreamObserver, check_
 use super::chance::Chance;
 use super::job::{ASKED_AGAIN, Intent, Intents, Kind, PROMISE, Tool, tag_of};
 use super::limit::told_of;
-
 use super::locked;
+use super::refusals::{Newest, Refused};
 use crate::outcomes::ModelOutcome;
 
 /// How often one intent is asked for before the model goes on without it.
@@ -68,6 +68,10 @@ struct State {
     refused: Vec<String>,
     billed: Billed,
     came: Vec<ModelOutcome>,
+    /// By process and run, what came of the newest request.
+    newest: BTreeMap<(usize, RunId), Newest>,
+    /// Requests that whoever made them had been refused for good.
+    asked_again: Vec<String>,
     memory: Memory,
     /// Of which tools it was told that the job allows no more.
     used_up: BTreeSet<&'static str>,
@@ -152,14 +156,26 @@ impl SimModel {
     pub(super) fn new(intents: Intents, habits: Habits, chance: Chance, faults: usize) -> Self {
         let (refused, came) = (Vec::new(), Vec::new());
         let (billed, memory) = (Billed::default(), Memory::default());
-        let used_up = BTreeSet::new();
-        let state = State { chance, faults, requests: 0, refused, billed, came, memory, used_up };
+        let (used_up, newest, asked_again) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        let state = State { chance, faults, requests: 0, refused, billed, came, newest, asked_again, memory, used_up };
         Self { intents, habits, state: Mutex::new(state) }
     }
 
     /// Requests whose history no provider would take.
     pub(super) fn refused(&self) -> Vec<String> {
         locked(&self.state).refused.clone()
+    }
+
+    /// Requests that whoever made them had been refused for good.
+    pub(super) fn asked_again(&self) -> Vec<String> {
+        locked(&self.state).asked_again.clone()
+    }
+
+    /// By run, what came of the newest request of a process.
+    pub(super) fn newest_of(&self, life: usize) -> Vec<(RunId, Newest)> {
+        let state = locked(&self.state);
+        let own = state.newest.iter().filter(|((of, _), _)| *of == life);
+        own.map(|((_, run), newest)| (run.clone(), *newest)).collect()
     }
 
     /// How many requests had a part of their history.
@@ -192,8 +208,9 @@ impl SimModel {
         for tag in told.filter(|tag| !(self.habits.forgets_tasks && self.intents.is_task(tag))) {
             progress.entry(tag.to_owned()).or_default().asked += MAX_ASKS;
         }
-        // Who was told since that it happened does not ask for it again.
-        let repeats_in_doubt = self.habits.repeats_in_doubt && !messages.iter().any(|told| told.text().contains(DONE));
+        // Who was told since that it happened does not ask for it again, nor does who may have been told it in what is left out.
+        let may_be_told = |told: &Message| told.origin == Origin::Omission || told.text().contains(DONE);
+        let repeats_in_doubt = self.habits.repeats_in_doubt && !messages.iter().any(may_be_told);
         let is_open = |intent: &&Intent| match progress.get(intent.tag.as_str()) {
             _ if used_up.contains(intent.tool.name) => false,
             None => true,
@@ -250,10 +267,19 @@ fn wants_again(intent: &Intent, answer: Option<&(String, bool)>, repeats_in_doub
     says_nothing_happened(text) || is_letter
 }
 
-/// The model as a run asks it: where a fork and its parent begin alike, it knows which of the two it speaks with.
+/// The model as one drive of a run asks it: where a fork and its parent begin alike, it knows which of the two it speaks with.
 pub(super) struct AskedBy {
-    pub(super) model: Arc<SimModel>,
-    pub(super) run: RunId,
+    model: Arc<SimModel>,
+    life: usize,
+    run: RunId,
+    /// What the last request of this drive was refused for good.
+    refused: Mutex<Option<Refused>>,
+}
+
+impl AskedBy {
+    pub(super) fn new(model: Arc<SimModel>, life: usize, run: RunId) -> Self {
+        Self { model, life, run, refused: Mutex::default() }
+    }
 }
 
 #[async_trait]
@@ -275,6 +301,17 @@ impl LlmProvider for AskedBy {
             outcome = state.chance.pick(ModelOutcome::ALL).copied().unwrap_or(outcome);
         }
         state.came.push(outcome);
+        let mut refused = locked(&self.refused);
+        if let Some(why) = refused.take().and_then(|refused| refused.forbids(&request.messages)) {
+            state.asked_again.push(format!("request {number}, of {}: {why}", self.run));
+        }
+        *refused = Refused::by(outcome, &request.messages);
+        state.newest.insert((self.life, self.run.clone()), Newest::of(outcome, &request.messages));
+        if refused.is_some() {
+            // What the next request leaves out of this one, it knows all the same.
+            let asked = state.memory.recall(&self.run, &request.messages);
+            state.memory.keep(&self.run, &request.messages, asked, &[]);
+        }
         let wait = Some(Duration::from_secs(7));
         let input = estimate_input_tokens(request);
         let is_cut = match outcome {
@@ -312,6 +349,15 @@ impl LlmProvider for AskedBy {
                 observer.text(&text);
                 observer.heard(Usage { input_tokens: input, output_tokens: CUT_OUTPUT, ..Usage::default() });
                 return Err(LlmError::Cut { text_bytes: text.len(), source: None });
+            }
+            ModelOutcome::Refused => {
+                return Err(LlmError::InvalidRequest { status: Status::Http(400), message: "bad request".into() });
+            }
+            ModelOutcome::Unauthorized => {
+                return Err(LlmError::Unauthorized { status: Status::Http(401), message: "no such key".into() });
+            }
+            ModelOutcome::TooLong => {
+                return Err(LlmError::TooLong { status: Status::Http(400), message: "prompt is too long".into() });
             }
         };
         let asked = state.memory.recall(&self.run, &request.messages);

@@ -233,6 +233,10 @@ impl Stage {
             // The least that a job may have: the middle is left out, and a resume reads the newest turns alone.
             job["settings"] = json!({"history_max_tokens": 1_000});
         }
+        if is_drawn && Chance::of(seed, "escalation").one_in(3) {
+            // Whoever refuses the credentials ends a call, or stops a run, and nobody is asked.
+            job["escalation"] = json!({"ask_human_on_auth_failure": false});
+        }
         if intents.is_tree() {
             job["subagents"] = json!({});
         }
@@ -525,6 +529,9 @@ impl Stage {
                 if is_stale && concluded_late {
                     let words = format!("life {life} was replaced, and ended the run as {}", status.as_str());
                     self.wrong(Violation::new(Wrong::NotFenced, words));
+                }
+                if !is_stale {
+                    self.after_refusals(life);
                 }
                 self.after_an_abort(life, &run, status);
                 self.count_orphan_questions(&run);

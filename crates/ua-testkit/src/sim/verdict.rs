@@ -39,6 +39,8 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
     let refused = stage.model.refused().into_iter();
     let refused = refused.map(|words| format!("no provider would take this history: {words}"));
     found.extend(refused.map(|words| Violation::new(Wrong::Records, words)));
+    let asked_again = stage.model.asked_again().into_iter();
+    found.extend(asked_again.map(|words| Violation::new(Wrong::RefusedAgain, words)));
     for records in &family {
         let mut events = Vec::new();
         for call in &records.calls {
@@ -352,6 +354,11 @@ impl Judge<'_> {
         for records in self.family {
             for question in &records.questions {
                 self.asked_about_an_answer(question, found);
+                let asks = records.run.spec.escalation.ask_human_on_auth_failure;
+                if question.kind == QuestionKind::AuthFailure && !asks {
+                    let words = format!("the job of {} has nobody asked about refused credentials", records.run.run_id);
+                    found.push(Violation::new(Wrong::AskedNeedlessly, words));
+                }
                 self.named(question, records, found);
                 let top = self.trees.get(&records.run.run_id).map(|top| &self.stage.tops[*top].run);
                 let above = self.family.iter().find(|other| Some(&other.run.run_id) == top);

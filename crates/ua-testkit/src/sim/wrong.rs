@@ -15,6 +15,8 @@ pub enum Wrong {
     AskedNeedlessly,
     /// What the provider billed and what is booked are far apart.
     ChargedWrongly,
+    /// What a provider refused for good is asked for again, or a run was left otherwise than the refusal wants it.
+    RefusedAgain,
     /// A run does not end, or not as it may.
     Stuck,
     /// What a person said had no consequence.
@@ -36,6 +38,7 @@ impl Wrong {
             Self::ToldWrongly => "told wrongly",
             Self::AskedNeedlessly => "asked needlessly",
             Self::ChargedWrongly => "charged wrongly",
+            Self::RefusedAgain => "refused again",
             Self::Stuck => "stuck",
             Self::WordWithoutConsequence => "word without consequence",
             Self::NotFenced => "not fenced",

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ua_core::{CallStatus, Clock, ModelTurn, RunStatus, SimClock, Sleep, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Status, StreamObserver};
-use ua_store::{Choice, QuestionRecord, QuestionStatus};
+use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus};
 use ua_testkit::{ClockOutcome, CrashAt, Crossing, ModelOutcome, PersonOutcome, Plan, ProcessOutcome, StoreOutcome};
 
 use super::scenario::{Answers, Scenario};
@@ -49,7 +49,10 @@ const fn of_model(outcome: ModelOutcome) -> Lane {
         | ModelOutcome::Overloaded
         | ModelOutcome::ServerError
         | ModelOutcome::Silent
-        | ModelOutcome::CutLate => Lane::Here,
+        | ModelOutcome::CutLate
+        | ModelOutcome::Refused
+        | ModelOutcome::Unauthorized
+        | ModelOutcome::TooLong => Lane::Here,
         ModelOutcome::CutShort => Lane::Not(
             "a script goes on behind a reply that does not count, so its part would be missing; the simulation's model asks again",
         ),
@@ -106,19 +109,33 @@ const fn of_process(outcome: ProcessOutcome) -> Lane {
 
 /// Resumes to the end, where everything is there once and the records are sound.
 async fn ends_well(scenario: &Scenario, at: &str) {
-    // A signal, or a provider that is away, ends a life and not the run.
+    // A signal, or a provider that is away or refuses, ends a life and not the run.
     for _ in 0..4 {
         let run = scenario.resume_to_the_end(Answers::Truth).await;
         if run.status == RunStatus::Succeeded {
             break;
         }
-        assert_eq!(run.status, RunStatus::Stopped, "{at}: {:?}", run.status_detail);
+        if run.status != RunStatus::WaitingForHuman || !mends_the_key(scenario).await {
+            assert_eq!(run.status, RunStatus::Stopped, "{at}: {:?}", run.status_detail);
+        }
     }
     assert_eq!(scenario.records().await.run.status, RunStatus::Succeeded, "{at}");
     for effect in EFFECTS {
         assert_eq!(scenario.world.count(effect), 1, "{effect} at {at}");
     }
     scenario.check_invariants(at).await;
+}
+
+/// Somebody mends the key that the provider refused, and says so; whether they were asked to.
+async fn mends_the_key(scenario: &Scenario) -> bool {
+    let asks = |asked: &&QuestionRecord| {
+        let is_open = asked.status == QuestionStatus::Open && asked.call_id.is_none();
+        is_open && asked.kind == QuestionKind::AuthFailure
+    };
+    let records = scenario.records().await;
+    let Some(question) = records.questions.iter().find(asks) else { return false };
+    scenario.choose(question, Choice::Continue).await;
+    true
 }
 
 /// At the n-th crossing something happens, or comes of it.
@@ -210,8 +227,36 @@ impl LlmProvider for FailsOnce {
                 observer.text("word word");
                 LlmError::Cut { text_bytes: 9, source: None }
             }
+            ModelOutcome::Refused => {
+                LlmError::InvalidRequest { status: Status::Http(400), message: "bad request".into() }
+            }
+            ModelOutcome::Unauthorized => {
+                LlmError::Unauthorized { status: Status::Http(401), message: "no such key".into() }
+            }
+            ModelOutcome::TooLong => {
+                LlmError::TooLong { status: Status::Http(400), message: "prompt is too long".into() }
+            }
             ModelOutcome::Answered | ModelOutcome::CutShort => unreachable!("it is not played here: `of_model`"),
         })
+    }
+}
+
+/// How the process leaves the run whose n-th request came to this.
+fn left_behind(outcome: ModelOutcome, n: u64) -> RunStatus {
+    match outcome {
+        ModelOutcome::Refused => RunStatus::Stopped,
+        ModelOutcome::Unauthorized => RunStatus::WaitingForHuman,
+        // The fifth is the first one of the third turn, and is made again at once without the first turn. Those before it have none to leave out.
+        ModelOutcome::TooLong if n < 4 => RunStatus::Stopped,
+        ModelOutcome::TooLong
+        | ModelOutcome::Answered
+        | ModelOutcome::NeverLeft
+        | ModelOutcome::RateLimited
+        | ModelOutcome::Overloaded
+        | ModelOutcome::ServerError
+        | ModelOutcome::Silent
+        | ModelOutcome::CutLate
+        | ModelOutcome::CutShort => RunStatus::Succeeded,
     }
 }
 
@@ -222,7 +267,8 @@ async fn a_request_to_the_model_that_fails_is_made_again_wherever_we_die() {
             let fails = || {
                 Scenario::new().with_model(|inner| Arc::new(FailsOnce { inner, n, seen: AtomicU64::new(0), outcome }))
             };
-            let (crossings, _) = fails().run_without_crash().await;
+            let (crossings, run) = fails().run_without_crash().await;
+            assert_eq!(run.status, left_behind(outcome, n), "{} of request {n}", outcome.name());
             // Every fifth crossing, another one for each request, so that together they meet all.
             for at in (n..crossings).step_by(5).map(CrashAt::After) {
                 let scenario = fails();
