@@ -18,6 +18,7 @@ use crate::broken_core::{
     AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, DoubtsUncounted, EndsOfDoubtUnseen,
     RefusalEndsDoubt, SubAgentsForgotten,
 };
+use crate::broken_model::RefusalsPass;
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 
 /// A rule that can be broken on purpose.
@@ -74,11 +75,13 @@ pub enum BrokenRule {
     AcceptedIsForgotten,
     /// What is in doubt does not count towards the limit of an effect: [`DoubtsUncounted`].
     DoubtsUncounted,
+    /// What a model's provider refuses for good counts as what passes: `RefusalsPass`.
+    RefusalsPass,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -104,6 +107,7 @@ impl BrokenRule {
         Self::AcceptedAsUnsent,
         Self::AcceptedIsForgotten,
         Self::DoubtsUncounted,
+        Self::RefusalsPass,
     ];
 
     /// Its name on a command line.
@@ -134,6 +138,7 @@ impl BrokenRule {
             Self::AcceptedAsUnsent => "accepted-as-unsent",
             Self::AcceptedIsForgotten => "accepted-is-forgotten",
             Self::DoubtsUncounted => "doubts-uncounted",
+            Self::RefusalsPass => "refusals-pass",
         }
     }
 
@@ -169,13 +174,20 @@ impl BrokenRule {
             | Self::CorrectedKeysStayGood
             | Self::AcceptedAsUnsent
             | Self::AcceptedIsForgotten
-            | Self::JudgedBeforeWaiting => None,
+            | Self::JudgedBeforeWaiting
+            | Self::RefusalsPass => None,
         }
     }
 
-    /// The model with the rule broken, when it is about what a model is told.
+    /// The model with the rule broken, when it is about what a model is told or what its provider says.
     pub fn model(self, inner: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
-        if self == Self::HandoffForgotten { Arc::new(HandoffForgotten::new(inner)) } else { inner }
+        if self == Self::HandoffForgotten {
+            Arc::new(HandoffForgotten::new(inner))
+        } else if self == Self::RefusalsPass {
+            Arc::new(RefusalsPass(inner))
+        } else {
+            inner
+        }
     }
 
     /// Whoever drives child runs, with the rule broken, when it is about them.
@@ -220,6 +232,7 @@ impl BrokenRule {
             | Self::JudgedBeforeWaiting
             | Self::AcceptedIsForgotten
             | Self::DoubtsUncounted
+            | Self::RefusalsPass
             | Self::DestinationsForgotten => return inner,
         };
         Arc::new(StoreSeam::new(inner, Arc::new(Undisturbed)).with_writes(writes))
@@ -264,6 +277,7 @@ impl BrokenRule {
             | Self::AcceptedAsUnsent
             | Self::AcceptedIsForgotten
             | Self::DoubtsUncounted
+            | Self::RefusalsPass
             | Self::DestinationsForgotten => inner,
         }
     }

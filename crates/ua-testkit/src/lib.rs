@@ -18,6 +18,7 @@
 
 mod broken;
 mod broken_core;
+mod broken_model;
 mod broken_trees;
 mod composio_server;
 mod crash;

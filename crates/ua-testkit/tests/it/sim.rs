@@ -94,3 +94,8 @@ fn a_store_that_writes_running_after_the_dispatch_is_seen() {
 fn sub_agents_that_start_again_are_seen() {
     assert!(is_seen(BrokenRule::ChildrenStartAgain, 1..120), "sub-agents that are started anew went unnoticed");
 }
+
+#[test]
+fn a_run_that_asks_again_for_what_was_refused_for_good_is_seen() {
+    assert!(is_seen(BrokenRule::RefusalsPass, 1..120), "refusals that count as what passes went unnoticed");
+}
