@@ -92,7 +92,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 75] = [
+const MUTANTS: [Mutant; 76] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -372,7 +372,8 @@ const MUTANTS: [Mutant; 75] = [
             "--broken-rule",
             "destinations-forgotten",
         ],
-    ),
+    )
+    .on_push(),
     lane(
         "M23",
         "what is in doubt does not count towards it, in the simulation",
@@ -562,6 +563,11 @@ const MUTANTS: [Mutant; 75] = [
         "what was accepted of a copy that was put back, and is in no row of it, is done again unasked",
         &["explore", "--scene", "restore-of-forked", "--deviations", "0", "--broken-rule", "accepted-is-forgotten"],
     ),
+    lane(
+        "–",
+        "what a model's provider refuses for good is asked for again as it was",
+        &["sim", "--broken-rule", "refusals-pass"],
+    ),
 ];
 
 /// What a lane says when it saw the bug.
@@ -747,7 +753,7 @@ mod tests {
             lanes.push(words[0]);
         }
         lanes.sort_unstable();
-        assert_eq!(lanes, ["acceptance", "crash-matrix", "power-cut", "sim"]);
+        assert_eq!(lanes, ["acceptance", "crash-matrix", "explore", "power-cut", "sim"]);
     }
 
     #[test]
