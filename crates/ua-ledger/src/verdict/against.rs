@@ -12,73 +12,58 @@ use super::Case;
 use crate::admission::SincePlanned;
 use crate::interpret::is_refused_as_it_is;
 
-/// Why a call in doubt is not sent again by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Against {
-    /// Its server has no such tool any more, so it is not sent whoever says so.
-    ToolGone,
-    /// The definition of its tool is another one than it was planned with.
-    AnotherTool,
-    /// What is known of its tool now would not have let it be sent as it was.
-    Stricter,
-    /// Its calls need a person's word now.
-    NeedsApproval,
-    /// What its job allows of its effect is used up by other calls, so it is not sent whoever says so.
-    LimitUsedUp,
-    /// What was lost may have happened, and what came behind it says that it will not be taken again.
-    RefusedAsItIs,
-    /// It was sent as often as is allowed.
-    TriedOften,
-    /// It would go somewhere else than where it went.
-    Elsewhere,
-    /// It would send other files.
-    FilesChanged,
-    /// Another call may have had its effect since.
-    Overtaken,
-    /// The other side may have forgotten its key.
-    KeyForgotten,
-    /// What a look would show may be another call's.
-    Alike,
-    /// Its policy, what a look said, or what a person's earlier word could not do: only an answer changes that.
-    Standing,
+/// An enum whose members are listed once, with the code that a question keeps each by.
+macro_rules! reasons {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $member:ident = $code:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $name { $($(#[$doc])* $member,)+ }
+
+        impl $name {
+            /// All of them.
+            pub(super) const ALL: &'static [Self] = &[$(Self::$member),+];
+
+            /// How a question keeps it.
+            fn code(self) -> &'static str {
+                match self { $(Self::$member => $code,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a call in doubt is not sent again by itself.
+    Against {
+        /// Its server has no such tool any more, so it is not sent whoever says so.
+        ToolGone = "tool_gone",
+        /// The definition of its tool is another one than it was planned with.
+        AnotherTool = "another_tool",
+        /// What is known of its tool now would not have let it be sent as it was.
+        Stricter = "stricter",
+        /// Its calls need a person's word now.
+        NeedsApproval = "needs_approval",
+        /// What its job allows of its effect is used up by other calls, so it is not sent whoever says so.
+        LimitUsedUp = "limit_used_up",
+        /// What was lost may have happened, and what came behind it says that it will not be taken again.
+        RefusedAsItIs = "refused_as_it_is",
+        /// It was sent as often as is allowed.
+        TriedOften = "tried_often",
+        /// It would go somewhere else than where it went.
+        Elsewhere = "elsewhere",
+        /// It would send other files.
+        FilesChanged = "files_changed",
+        /// Another call may have had its effect since.
+        Overtaken = "overtaken",
+        /// The other side may have forgotten its key.
+        KeyForgotten = "key_forgotten",
+        /// What a look would show may be another call's.
+        Alike = "alike",
+        /// Its policy, what a look said, or what a person's earlier word could not do: only an answer changes that.
+        Standing = "standing",
+    }
 }
 
 impl Against {
-    pub(super) const ALL: [Self; 13] = [
-        Self::ToolGone,
-        Self::AnotherTool,
-        Self::Stricter,
-        Self::NeedsApproval,
-        Self::LimitUsedUp,
-        Self::RefusedAsItIs,
-        Self::TriedOften,
-        Self::Elsewhere,
-        Self::FilesChanged,
-        Self::Overtaken,
-        Self::KeyForgotten,
-        Self::Alike,
-        Self::Standing,
-    ];
-
-    /// How a question keeps it.
-    fn code(self) -> &'static str {
-        match self {
-            Self::ToolGone => "tool_gone",
-            Self::AnotherTool => "another_tool",
-            Self::Stricter => "stricter",
-            Self::NeedsApproval => "needs_approval",
-            Self::LimitUsedUp => "limit_used_up",
-            Self::RefusedAsItIs => "refused_as_it_is",
-            Self::TriedOften => "tried_often",
-            Self::Elsewhere => "elsewhere",
-            Self::FilesChanged => "files_changed",
-            Self::Overtaken => "overtaken",
-            Self::KeyForgotten => "key_forgotten",
-            Self::Alike => "alike",
-            Self::Standing => "standing",
-        }
-    }
-
     /// What stands against a repeat under an old key, or none, in the order in which it is told.
     pub(super) const fn redo(policy: OnUnknown) -> &'static [Self] {
         use Against as A;
@@ -190,7 +175,7 @@ impl Case<'_> {
     pub(super) fn is_still_so(&self, asked: &QuestionRecord) -> bool {
         let codes = asked.detail.get(AGAINST).and_then(Value::as_array).into_iter().flatten();
         // A reason of a newer version is none that could be looked at here.
-        let reasons = codes.filter_map(|code| Against::ALL.into_iter().find(|against| code == against.code()));
+        let reasons = codes.filter_map(|code| Against::ALL.iter().copied().find(|against| code == against.code()));
         reasons.into_iter().all(|against| self.says(against).is_some())
     }
 }

@@ -1,15 +1,18 @@
-//! The table of verdicts: every status, with every attempt behind it, every call beside it, every word of a person and every policy.
+//! The table of verdicts: every status, with every attempt behind it, every call beside it, every word of a person, every policy, and every class of
+//! tools.
 //!
-//! The cases are generated; the rows say in words what has to become of them, the first that fits. A status, a choice or a policy that is
-//! added does not compile until it is among the cases, a case that no row fits fails, and so does a row that no case needs.
+//! The cases are generated; the rows say in words what has to become of them, the first that fits. Whatever is added to an axis is among the cases by
+//! that; a case that no row fits fails, and so does a row that no case needs. What a class may count on, and what all of them may, is said beside the
+//! rows (`statements.rs`), and holds in every case as well.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallPolicy, CallStatus, Destination, Handle, Input, OnScopeConflict, OnUnknown, RawReply, Resolution, RunId, Scope,
-    Sha256, ShortNames, SideEffectClass, Time, ToolName, sha256,
+    CallPolicy, CallStatus, Destination, Handle, Input, OnScopeConflict, OnUnknown, PlannedCall, RawReply, Resolution,
+    RunId, Scope, Sha256, ShortNames, SideEffectClass, Time, ToolName, sha256,
 };
 use ua_store::conformance::samples;
 use ua_store::{
@@ -24,64 +27,115 @@ use crate::effect_limit::EffectLimit;
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
 use crate::outside::Still;
-use crate::people::{CallsOf, PeopleRules};
+use crate::people::{CallsOf, MAX_ASKED, PeopleRules};
 use crate::question::{Reason, Why, question};
 use crate::rules::Rules;
 use crate::sends::Sends;
 use crate::sent_files::{FileContent, SentFile, SentFiles};
 use crate::view::{Twin, View};
 
-/// Where the call stands, with what its last attempt left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
-    Prepared,
-    RunningUnread,
-    RunningWithHandle,
-    RunningTask,
-    RunningAlone,
-    Unknown,
-    Skipped,
-    FailedOnce,
-    FailedAsOftenAsAllowed,
-    RefusedCredentials,
-    Settled(CallStatus),
+#[path = "table/statements.rs"]
+mod statements;
+
+/// An axis of the table. Its values are listed once, so there is none that no case has.
+macro_rules! axis {
+    (@all $name:ident $member:ident) => { [$name::$member] };
+    (@all $name:ident $member:ident $all:expr) => { $all.iter().copied().map($name::$member) };
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $member:ident $(($of:ty: $all:expr))?,)+ }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum $name { $($(#[$doc])* $member $(($of))?,)+ }
+
+        impl $name {
+            /// All of them.
+            fn all() -> impl Iterator<Item = Self> {
+                std::iter::empty()$(.chain(axis!(@all $name $member $($all)?)))+
+            }
+        }
+    };
 }
 
-/// Which stands a status has.
-fn stands_of(status: CallStatus) -> Vec<Stand> {
-    match status {
-        CallStatus::Prepared => vec![Stand::Prepared],
-        CallStatus::Running => {
-            vec![Stand::RunningUnread, Stand::RunningWithHandle, Stand::RunningTask, Stand::RunningAlone]
-        }
-        CallStatus::Unknown => vec![Stand::Unknown, Stand::Skipped],
-        CallStatus::FailedDefinite => {
-            vec![Stand::FailedOnce, Stand::FailedAsOftenAsAllowed, Stand::RefusedCredentials]
-        }
-        CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => vec![Stand::Settled(status)],
+/// All values of an enum of another crate. Does not compile while one is missing.
+macro_rules! all_of {
+    ($name:ident: $of:ident = $($member:ident),+) => {
+        const $name: &[$of] = &[$($of::$member),+];
+        const _: fn($of) = |one| match one { $($of::$member)|+ => () };
+    };
+}
+
+axis! {
+    /// Where the call stands, with what its last attempt left.
+    Stand {
+        Prepared,
+        RunningUnread,
+        RunningWithHandle,
+        /// No process is at it, and it left no answer.
+        RunningAlone,
+        Unknown,
+        Skipped,
+        FailedOnce,
+        FailedAsOftenAsAllowed,
+        RefusedCredentials,
+        Succeeded,
+        FailedReported,
+        Cancelled,
     }
 }
 
-/// What other calls have to do with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beside {
-    Nothing,
-    TwinDone,
-    /// The same, and nobody declared what the effect is.
-    TwinGuessed,
-    /// The same, and it went to another place or as another account.
-    TwinElsewhere,
-    TwinUnderWay,
-    TwinInDoubt,
-    Rival,
-    Doubt,
-    Kin,
-    KinSince,
-    /// The same as kin, under another name of its server.
-    Renamed,
-    /// The same in doubt.
-    RenamedInDoubt,
-    RenamedSince,
+impl Stand {
+    fn status(self) -> CallStatus {
+        match self {
+            Self::Prepared => CallStatus::Prepared,
+            Self::RunningUnread | Self::RunningWithHandle | Self::RunningAlone => CallStatus::Running,
+            Self::Unknown | Self::Skipped => CallStatus::Unknown,
+            Self::FailedOnce | Self::FailedAsOftenAsAllowed | Self::RefusedCredentials => CallStatus::FailedDefinite,
+            Self::Succeeded => CallStatus::Succeeded,
+            Self::FailedReported => CallStatus::FailedReported,
+            Self::Cancelled => CallStatus::Cancelled,
+        }
+    }
+
+    fn is_settled(self) -> bool {
+        matches!(self, Self::Succeeded | Self::FailedReported | Self::Cancelled)
+    }
+
+    /// Whether what the policy says about other calls and approvals may matter.
+    fn may_go_out(self) -> bool {
+        match self {
+            Self::Prepared | Self::RunningWithHandle | Self::FailedOnce | Self::RefusedCredentials => true,
+            Self::RunningUnread
+            | Self::RunningAlone
+            | Self::Unknown
+            | Self::Skipped
+            | Self::FailedAsOftenAsAllowed
+            | Self::Succeeded
+            | Self::FailedReported
+            | Self::Cancelled => false,
+        }
+    }
+}
+
+axis! {
+    /// What other calls have to do with it.
+    Beside {
+        Nothing,
+        TwinDone,
+        /// The same, and nobody declared what the effect is.
+        TwinGuessed,
+        /// The same, and it went to another place or as another account.
+        TwinElsewhere,
+        TwinUnderWay,
+        TwinInDoubt,
+        Rival,
+        Doubt,
+        Kin,
+        KinSince,
+        /// The same as kin, under another name of its server.
+        Renamed,
+        /// The same in doubt.
+        RenamedInDoubt,
+        RenamedSince,
+    }
 }
 
 impl Beside {
@@ -103,129 +157,111 @@ impl Beside {
             | Self::KinSince => self,
         }
     }
+
+    fn is_renamed(self) -> bool {
+        self != self.under_one_name()
+    }
+
+    fn is_twin(self) -> bool {
+        match self {
+            Self::TwinDone | Self::TwinGuessed | Self::TwinElsewhere | Self::TwinUnderWay | Self::TwinInDoubt => true,
+            Self::Nothing
+            | Self::Rival
+            | Self::Doubt
+            | Self::Kin
+            | Self::KinSince
+            | Self::Renamed
+            | Self::RenamedInDoubt
+            | Self::RenamedSince => false,
+        }
+    }
 }
 
-const BESIDE: [Beside; 13] = [
-    Beside::Nothing,
-    Beside::TwinDone,
-    Beside::TwinGuessed,
-    Beside::TwinElsewhere,
-    Beside::TwinUnderWay,
-    Beside::TwinInDoubt,
-    Beside::Rival,
-    Beside::Doubt,
-    Beside::Kin,
-    Beside::KinSince,
-    Beside::Renamed,
-    Beside::RenamedInDoubt,
-    Beside::RenamedSince,
-];
+all_of!(CHOICES: Choice = Happened, Execute, Skip, Abort, Continue);
 
-/// What a person said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PersonAnswer {
-    NotAsked,
-    Nothing,
-    Chose(Choice),
-    /// They let go what was shown, and that is not what would be sent now.
-    ToSomethingElse,
+axis! {
+    /// What a person said.
+    PersonAnswer {
+        NotAsked,
+        Nothing,
+        Chose(Choice: CHOICES),
+        /// They let go what was shown, and that is not what would be sent now.
+        ToSomethingElse,
+    }
 }
 
-/// Every choice, as an answer.
-fn said() -> Vec<PersonAnswer> {
-    let next = |choice| match choice {
-        Choice::Happened => Some(Choice::Execute),
-        Choice::Execute => Some(Choice::Skip),
-        Choice::Skip => Some(Choice::Abort),
-        Choice::Abort => Some(Choice::Continue),
-        Choice::Continue => None,
-    };
-    let chosen = std::iter::successors(Some(Choice::Happened), |choice| next(*choice)).map(PersonAnswer::Chose);
-    [PersonAnswer::NotAsked, PersonAnswer::Nothing, PersonAnswer::ToSomethingElse].into_iter().chain(chosen).collect()
+axis! {
+    /// What was asked about.
+    About {
+        Itself,
+        NearDuplicate,
+        /// The other call, and everything else that speaks against sending it.
+        Everything,
+        Elicitation,
+    }
 }
 
-/// What was asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum About {
-    Itself,
-    NearDuplicate,
-    /// The other call, and everything else that speaks against sending it.
-    Everything,
-    Elicitation,
+axis! {
+    /// What is known from outside.
+    Outside {
+        Nothing,
+        /// Its server cannot be ended and may still begin it.
+        MayBegin,
+        Gone,
+        Found,
+        AbsentInTime,
+        AbsentTooEarly,
+        Unclear,
+    }
 }
 
-/// What is known from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outside {
-    Nothing,
-    /// Its server cannot be ended and may still begin it.
-    MayBegin,
-    Gone,
-    Found,
-    AbsentInTime,
-    AbsentTooEarly,
-    Unclear,
+axis! {
+    /// What stands in the way of another attempt.
+    Obstacle {
+        None,
+        TriedOften,
+        FileChanged,
+        KeyExpired,
+        ServerGone,
+        HorizonAhead,
+        /// A person answered while the other side could still begin it.
+        AnsweredEarly,
+        /// Its tool server goes somewhere else now than when it was sent.
+        Elsewhere,
+        /// What its tool and its policies say now is stricter than what it was planned under.
+        PromisesLess,
+    }
 }
 
-const OUTSIDE: [Outside; 7] = [
-    Outside::Nothing,
-    Outside::MayBegin,
-    Outside::Gone,
-    Outside::Found,
-    Outside::AbsentInTime,
-    Outside::AbsentTooEarly,
-    Outside::Unclear,
-];
-
-/// What stands in the way of another attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Obstacle {
-    None,
-    TriedOften,
-    FileChanged,
-    KeyExpired,
-    ServerGone,
-    HorizonAhead,
-    /// A person answered while the other side could still begin it.
-    AnsweredEarly,
-    /// Its tool server goes somewhere else now than when it was sent.
-    Elsewhere,
-    /// What its tool and its policies say now is stricter than what it was planned under.
-    PromisesLess,
+axis! {
+    /// Whose tool it is.
+    Tool {
+        /// A tool server's, or a function of the program.
+        Ordinary,
+        /// What a model asks its person by: nothing is sent, and the answer is what that one says.
+        AskUser,
+        /// What a model hands work on by: a child run is behind it.
+        Task,
+    }
 }
 
-const OBSTACLES: [Obstacle; 9] = [
-    Obstacle::None,
-    Obstacle::TriedOften,
-    Obstacle::FileChanged,
-    Obstacle::KeyExpired,
-    Obstacle::ServerGone,
-    Obstacle::HorizonAhead,
-    Obstacle::AnsweredEarly,
-    Obstacle::Elsewhere,
-    Obstacle::PromisesLess,
-];
-
-/// Every policy about calls in doubt.
-fn policies() -> impl Iterator<Item = OnUnknown> {
-    let next = |policy| match policy {
-        OnUnknown::Redo => Some(OnUnknown::RedoKeyed),
-        OnUnknown::RedoKeyed => Some(OnUnknown::Probe),
-        OnUnknown::Probe => Some(OnUnknown::Hold),
-        OnUnknown::Hold => Some(OnUnknown::Continue),
-        OnUnknown::Continue => None,
-    };
-    std::iter::successors(Some(OnUnknown::Redo), move |policy| next(*policy))
+impl Tool {
+    /// What the program's own tools are, by the policy that is shipped.
+    fn class(self) -> Option<SideEffectClass> {
+        match self {
+            Self::Ordinary => None,
+            Self::AskUser => Some(SideEffectClass::ReadOnly),
+            Self::Task => Some(SideEffectClass::Local),
+        }
+    }
 }
 
-/// Every rule about an effect that another call may have had.
-fn conflicts() -> impl Iterator<Item = OnScopeConflict> {
-    let next = |rule| match rule {
-        OnScopeConflict::Ask => Some(OnScopeConflict::Refuse),
-        OnScopeConflict::Refuse => Some(OnScopeConflict::Allow),
-        OnScopeConflict::Allow => None,
-    };
-    std::iter::successors(Some(OnScopeConflict::Ask), move |rule| next(*rule))
+/// Whether what a call of a class does is there for the calls of others: the files of a workspace are each run's own.
+fn reaches_others(class: SideEffectClass) -> bool {
+    match class {
+        SideEffectClass::External | SideEffectClass::Memory => true,
+        SideEffectClass::ReadOnly | SideEffectClass::Local => false,
+    }
 }
 
 /// One line of the input.
@@ -240,11 +276,73 @@ struct Case {
     needs_approval: bool,
     outside: Outside,
     obstacle: Obstacle,
-    /// It only reads.
-    is_read: bool,
+    class: SideEffectClass,
+    tool: Tool,
 }
 
 impl Case {
+    /// The same without what has nothing to do with a call of its class: what another tree did is none of what is done in a workspace, and a read
+    /// repeats nothing, wherever it is made. What was an effect under another name of its server stands in the way of whatever it is now.
+    fn what_matters(mut self) -> Self {
+        let (is_sent, beside) = (self.stand == S::Unknown, self.beside);
+        let is_of_another_tree = matches!(beside, Beside::Kin | Beside::KinSince) || (is_sent && beside.is_renamed());
+        let is_a_repeat = matches!(beside, Beside::Rival | Beside::Doubt);
+        let has_effect = self.class.has_effect();
+        if (is_of_another_tree && !reaches_others(self.class)) || (is_a_repeat && !has_effect) {
+            self.beside = Beside::Nothing;
+        }
+        if self.obstacle == Obstacle::Elsewhere && !has_effect {
+            self.obstacle = Obstacle::None;
+        }
+        self
+    }
+
+    /// Whether there is such a case at all.
+    fn can_be(&self) -> bool {
+        let beside = self.beside;
+        match self.tool {
+            // A read has no kind of effect, so none is known by its content.
+            Tool::Ordinary => self.class.has_effect() || !beside.is_twin(),
+            // What the program does itself has one policy, no server, and no form that somebody waits for.
+            Tool::AskUser => {
+                let is_asked_of_it = self.stand != S::Prepared || self.about == About::Itself;
+                self.is_of_the_program() && beside == Beside::Nothing && is_asked_of_it
+            }
+            Tool::Task => self.is_of_the_program() && !beside.is_twin() && !beside.is_renamed(),
+        }
+    }
+
+    fn is_of_the_program(&self) -> bool {
+        self.policy == OnUnknown::Redo && self.stand != S::RunningWithHandle
+    }
+
+    /// Whether what it differs in from others may matter. Calls with effects outside are looked at in every combination, those of other classes and
+    /// tools in these.
+    fn may_differ(&self) -> bool {
+        // Where nothing is approved, a question about everything says what one about the other call alone does.
+        let says_the_same = self.about == About::Everything && !self.stand.may_go_out();
+        let is_outside = (self.class, self.tool) == (SideEffectClass::External, Tool::Ordinary);
+        let may = match self.stand {
+            S::Unknown => matches!(self.beside, Beside::Nothing | Beside::KinSince | Beside::RenamedSince),
+            S::Prepared | S::FailedOnce | S::RefusedCredentials => {
+                matches!(self.policy, OnUnknown::Redo | OnUnknown::Hold)
+            }
+            S::RunningWithHandle => {
+                self.beside == Beside::Nothing && matches!(self.policy, OnUnknown::Hold | OnUnknown::Continue)
+            }
+            S::FailedAsOftenAsAllowed => self.policy == OnUnknown::Redo,
+            S::RunningUnread | S::RunningAlone | S::Skipped | S::Succeeded | S::FailedReported | S::Cancelled => {
+                self.beside == Beside::Nothing && self.policy == OnUnknown::Redo
+            }
+        };
+        is_outside || (may && !says_the_same)
+    }
+
+    /// Whether an attempt of it that is lost leaves a doubt: what has no effect, and what replaces its own output, is simply done again.
+    fn may_be_in_doubt(&self) -> bool {
+        self.class.has_effect() && self.policy != OnUnknown::Redo
+    }
+
     fn is_yes(&self) -> bool {
         matches!(self.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue))
     }
@@ -261,7 +359,8 @@ impl Case {
     /// A call that succeeded stands in the way.
     fn has_earlier(&self) -> bool {
         let twins = [Beside::TwinDone, Beside::TwinGuessed, Beside::TwinElsewhere];
-        twins.contains(&self.beside) || self.beside.under_one_name() == Beside::Kin
+        let is_there = twins.contains(&self.beside) || self.beside.under_one_name() == Beside::Kin;
+        is_there && self.tool != Tool::Task // of whose child run another task has nothing
     }
 
     fn is_skip(&self) -> bool {
@@ -338,12 +437,13 @@ use Stand as S;
 
 /// The table.
 const ROWS: &[Row] = &[
-    row("settled", "what is settled is answered from its receipt", |c| matches!(c.stand, S::Settled(_))),
+    row("settled", "what is settled is answered from its receipt", |c| c.stand.is_settled()),
     row("settled", "a person, or its policy, left it as it is", |c| c.stand == S::Skipped),
     // Running.
     row("interpret", "a stored answer is read before anything else", |c| c.stand == S::RunningUnread),
-    row("aborted", "who ends the run is heard first", |c| {
-        c.stand == S::RunningWithHandle && c.said == PersonAnswer::Chose(Choice::Abort)
+    row("aborted", "who ends the run is heard first; to what a tool asked, where that is followed", |c| {
+        let is_heard_here = c.about != About::Elicitation || c.obstacle == Obstacle::Elsewhere;
+        c.stand == S::RunningWithHandle && c.said == PersonAnswer::Chose(Choice::Abort) && is_heard_here
     }),
     row("let go", "a person says what came of it while the tool has it", |c| {
         let is_heard_later = c.obstacle != Obstacle::Elsewhere && c.about != About::Itself;
@@ -367,9 +467,17 @@ const ROWS: &[Row] = &[
     row("ask: unknown", "what another tool server has cannot be followed here, and is not lost", |c| {
         c.stand == S::RunningWithHandle
     }),
-    row("ongoing", "the child's rows say where a task stands", |c| c.stand == S::RunningTask),
+    row("ongoing", "the child's rows say where a task stands", |c| c.stand == S::RunningAlone && c.tool == Tool::Task),
     row("mark lost", "its process is gone and left no answer", |c| c.stand == S::RunningAlone),
     // In doubt.
+    row(
+        "resolve: not happened",
+        "whether a read happened is nobody's question: its model is told that no answer came",
+        |c| is_mere_read(c) && !may_begin(c) && matches!(if_it_had_an_effect(c), "ask: unknown" | "go on without, ask"),
+    ),
+    row("resolve: not happened", "for that, nobody waits for a server", |c| {
+        may_begin(c) && once_gone(c) == "resolve: not happened"
+    }),
     row("aborted", "who ends the run is heard first", |c| {
         c.stand == S::Unknown && c.about != About::Elicitation && c.said == PersonAnswer::Chose(Choice::Abort)
     }),
@@ -499,7 +607,7 @@ const ROWS: &[Row] = &[
         c.stand == S::RefusedCredentials && c.said == PersonAnswer::NotAsked
     }),
     row("settled", "a twin took the effect over, where this one was to have it", |c| {
-        failed(c) && is_twin(c) && c.beside != Beside::TwinElsewhere
+        failed(c) && c.beside.is_twin() && c.beside != Beside::TwinElsewhere
     }),
     row("settled", "another call may have had the effect, and the policy refuses repeats", |c| {
         failed(c) && c.is_in_the_way() && c.conflict == OnScopeConflict::Refuse && !c.ordered_repeat()
@@ -516,6 +624,11 @@ const ROWS: &[Row] = &[
     row("aborted", "who ends the run is heard first", |c| c.said == PersonAnswer::Chose(Choice::Abort)),
     row("hold", "somebody was asked", |c| c.said == PersonAnswer::Nothing && c.about == About::Itself),
     row("cancel: declined", "a person does not want it", Case::is_skip),
+    row("cancel: declined", "nobody answers what a model asks", |c| c.tool == Tool::AskUser && c.is_happened()),
+    row("start", "what a person says to it is its answer", |c| {
+        c.tool == Tool::AskUser && (c.is_yes() || c.said == PersonAnswer::ToSomethingElse)
+    }),
+    row("ask: ask_user", "what a model asks waits for a person's words", |c| c.tool == Tool::AskUser),
     row(
         "deduplicate",
         "a person says that the earlier call was it: its receipt is the answer",
@@ -557,11 +670,10 @@ fn failed(case: &Case) -> bool {
     matches!(case.stand, S::FailedOnce | S::RefusedCredentials)
 }
 
-fn is_twin(case: &Case) -> bool {
-    matches!(
-        case.beside,
-        Beside::TwinDone | Beside::TwinGuessed | Beside::TwinElsewhere | Beside::TwinUnderWay | Beside::TwinInDoubt
-    )
+/// Which row says what has to become of a case.
+fn row_of(case: &Case) -> Option<usize> {
+    let case = case.what_matters();
+    ROWS.iter().position(|row| (row.fits)(&case))
 }
 
 /// A person said that a call in doubt did not happen.
@@ -578,8 +690,22 @@ fn may_begin(case: &Case) -> bool {
 
 /// What becomes of it when it cannot begin any more.
 fn once_gone(case: &Case) -> &'static str {
-    let gone = Case { outside: Outside::Gone, ..*case };
-    ROWS.iter().find(|row| (row.fits)(&gone)).map_or("", |row| row.verdict)
+    verdict_of(&Case { outside: Outside::Gone, ..*case })
+}
+
+/// What would become of a read if it were none.
+fn if_it_had_an_effect(case: &Case) -> &'static str {
+    verdict_of(&Case { class: SideEffectClass::External, ..*case })
+}
+
+fn verdict_of(case: &Case) -> &'static str {
+    ROWS.iter().find(|row| (row.fits)(case)).map_or("", |row| row.verdict)
+}
+
+/// A call in doubt of which nobody knows and knew more than that it reads, and of which nobody wants to be asked all the same.
+fn is_mere_read(case: &Case) -> bool {
+    let is_read = case.class == SideEffectClass::ReadOnly && case.obstacle != Obstacle::PromisesLess;
+    case.stand == S::Unknown && is_read && case.policy != OnUnknown::Hold
 }
 
 /// The call would be sent, or looked up, somewhere else than where it went.
@@ -597,44 +723,65 @@ fn blocks_after_absent(case: &Case) -> bool {
     matches!(case.obstacle, Obstacle::TriedOften | Obstacle::FileChanged | Obstacle::PromisesLess) || case.is_news()
 }
 
-/// Every case that differs from the others in something that may matter.
+/// Every case of a call with an effect outside that differs from the others in something that may matter.
 fn cases() -> Vec<Case> {
+    cases_of(SideEffectClass::External, Tool::Ordinary)
+}
+
+/// The same of calls of other classes and tools.
+fn cases_of_other_classes() -> Vec<Case> {
+    let classes = SideEffectClass::ALL.iter().flat_map(|class| Tool::all().map(move |tool| (*class, tool)));
+    let there = classes.filter(|(class, tool)| tool.class().is_none_or(|own| own == *class));
+    let others = there.filter(|of| *of != (SideEffectClass::External, Tool::Ordinary));
+    others.flat_map(|(class, tool)| cases_of(class, tool)).collect()
+}
+
+fn cases_of(class: SideEffectClass, tool: Tool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for stand in CallStatus::ALL.iter().flat_map(|status| stands_of(*status)) {
-        for policy in policies() {
-            for beside in BESIDE {
-                for said in said() {
-                    for about in [About::Itself, About::NearDuplicate, About::Everything, About::Elicitation] {
+    for stand in Stand::all() {
+        for policy in OnUnknown::ALL {
+            for beside in Beside::all() {
+                for said in PersonAnswer::all() {
+                    for about in About::all() {
                         let plain = Case {
                             stand,
                             beside,
                             said,
                             about,
-                            policy,
+                            policy: *policy,
                             conflict: OnScopeConflict::Ask,
                             needs_approval: false,
                             outside: Outside::Nothing,
                             obstacle: Obstacle::None,
-                            is_read: false,
+                            class,
+                            tool,
                         };
-                        if said == PersonAnswer::NotAsked && about != About::Itself {
+                        let is_about_nothing = said == PersonAnswer::NotAsked && about != About::Itself;
+                        if is_about_nothing || !plain.can_be() || !plain.may_differ() {
                             continue;
                         }
                         if stand == S::Unknown {
-                            cases.extend(
-                                OUTSIDE
-                                    .into_iter()
-                                    .flat_map(|outside| OBSTACLES.map(|obstacle| Case { outside, obstacle, ..plain })),
-                            );
-                        } else if stand == S::RunningWithHandle && about == About::Elicitation {
-                            cases.push(Case { obstacle: Obstacle::Elsewhere, ..plain });
-                        } else if about != About::Elicitation {
-                            if stand == S::RunningWithHandle {
-                                cases.push(Case { obstacle: Obstacle::Elsewhere, ..plain });
-                            }
-                            cases.extend(conflicts().flat_map(|conflict| {
-                                [false, true].map(|needs_approval| Case { conflict, needs_approval, ..plain })
+                            cases.extend(Outside::all().flat_map(|outside| {
+                                Obstacle::all().map(move |obstacle| Case { outside, obstacle, ..plain })
                             }));
+                            continue;
+                        }
+                        if stand == S::RunningWithHandle {
+                            cases.push(Case { obstacle: Obstacle::Elsewhere, ..plain });
+                        }
+                        if about == About::Elicitation {
+                            continue;
+                        }
+                        if stand.may_go_out() {
+                            cases.extend(OnScopeConflict::ALL.iter().flat_map(|conflict| {
+                                [false, true].map(|needs_approval| Case {
+                                    conflict: *conflict,
+                                    needs_approval,
+                                    ..plain
+                                })
+                            }));
+                        } else {
+                            cases.push(plain);
                         }
                     }
                 }
@@ -649,7 +796,7 @@ const MAX_RETRIES: u32 = 2;
 impl Case {
     fn policy(&self) -> CallPolicy {
         CallPolicy {
-            class: if self.is_read { SideEffectClass::ReadOnly } else { SideEffectClass::External },
+            class: self.class,
             on_unknown: self.policy,
             on_scope_conflict: self.conflict,
             needs_approval: self.needs_approval,
@@ -661,17 +808,23 @@ impl Case {
     }
 
     fn call(&self) -> CallRecord {
-        let planned = samples::planned_email("call_1", 1, 1);
-        let (status, attempt, code) = match self.stand {
-            S::Prepared => (CallStatus::Prepared, 0, None),
-            S::RunningUnread | S::RunningWithHandle | S::RunningTask | S::RunningAlone => {
-                (CallStatus::Running, 1, None)
-            }
-            S::Unknown | S::Skipped => (CallStatus::Unknown, 1, None),
-            S::FailedOnce => (CallStatus::FailedDefinite, 1, Some("not_sent")),
-            S::FailedAsOftenAsAllowed => (CallStatus::FailedDefinite, MAX_RETRIES + 1, Some("not_sent")),
-            S::RefusedCredentials => (CallStatus::FailedDefinite, 1, Some("http_401")),
-            S::Settled(status) => (status, 1, None),
+        // Thousands of cases have the same arguments, whose digests took longer than what the cases test.
+        static PLANNED: LazyLock<PlannedCall> = LazyLock::new(|| samples::planned_email("call_1", 1, 1));
+        let planned = PLANNED.clone();
+        let status = self.stand.status();
+        let (attempt, code) = match self.stand {
+            S::Prepared => (0, None),
+            S::FailedOnce => (1, Some("not_sent")),
+            S::FailedAsOftenAsAllowed => (MAX_RETRIES + 1, Some("not_sent")),
+            S::RefusedCredentials => (1, Some("http_401")),
+            S::RunningUnread
+            | S::RunningWithHandle
+            | S::RunningAlone
+            | S::Unknown
+            | S::Skipped
+            | S::Succeeded
+            | S::FailedReported
+            | S::Cancelled => (1, None),
         };
         CallRecord {
             call_id: planned.call_id,
@@ -682,14 +835,18 @@ impl Case {
             created_at: samples::at(1),
             updated_at: samples::at(1),
             tool_use_id: planned.tool_use_id,
-            name: if self.stand == S::RunningTask { ToolName::task() } else { planned.name },
+            name: match self.tool {
+                Tool::Ordinary => planned.name,
+                Tool::AskUser => ToolName::ask_user(),
+                Tool::Task => ToolName::task(),
+            },
             arguments: planned.arguments,
             args_hash: planned.args_hash,
             tool_digest: planned.tool_digest,
             policy: self.policy().into(),
             status,
             attempt,
-            doubt: (status == CallStatus::Unknown).then_some(1),
+            doubt: (status == CallStatus::Unknown && self.may_be_in_doubt()).then_some(1),
             idempotency_key: (attempt > 0).then(|| samples::key("k1")),
             scope: Some(scope()),
             file_digests: BTreeMap::new(),
@@ -705,7 +862,10 @@ impl Case {
     }
 
     fn other(&self, status: CallStatus, doubt: Option<u32>, second: i64) -> CallRecord {
-        let mut other = Self { stand: S::Settled(CallStatus::Succeeded), ..*self }.call();
+        // What was done under another name of its server is looked for only where one of the two reaches others.
+        let is_of_others = self.beside.is_renamed() && !reaches_others(self.class);
+        let class = if is_of_others { SideEffectClass::External } else { self.class };
+        let mut other = Self { stand: S::Succeeded, class, ..*self }.call();
         other.call_id = samples::call_id("call_2");
         other.run_id = RunId::parse("run_2").unwrap();
         (other.status, other.doubt) = (status, doubt);
@@ -762,6 +922,7 @@ impl Case {
             (About::Elicitation, _) => QuestionKind::Elicitation,
             (About::Itself, S::Unknown | S::RunningWithHandle) => QuestionKind::UnknownOutcome,
             (About::Itself, S::RefusedCredentials) => QuestionKind::AuthFailure,
+            (About::Itself, S::Prepared) if self.tool == Tool::AskUser => QuestionKind::AskUser,
             (About::Itself, _) => QuestionKind::Approval,
         };
         let reasons = match self.about {
@@ -1039,27 +1200,79 @@ fn name(verdict: &Verdict<'_>) -> String {
     words.to_owned()
 }
 
-#[test]
-fn every_case_has_the_verdict_of_the_first_row_that_fits_it() {
-    let cases = cases();
-    let mut used = vec![0_usize; ROWS.len()];
+/// The cases of which a row, or a statement that is to hold, says something else than the verdict.
+fn wrong_of(cases: &[Case]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for case in &cases {
-        let Some((number, row)) = ROWS.iter().enumerate().find(|(_, row)| (row.fits)(case)) else {
-            panic!("no row fits {case:?}");
-        };
-        if let Some(count) = used.get_mut(number) {
-            *count += 1;
-        }
+    for case in cases {
+        let Some(row) = row_of(case).and_then(|number| ROWS.get(number)) else { panic!("no row fits {case:?}") };
         let found = case.verdict();
         if found != row.verdict {
             wrong.push(format!("{case:?}\n  is `{found}` and has to be `{}`: {}", row.verdict, row.why));
         }
+        let broken = statements::broken_by(case, &found);
+        wrong.extend(broken.map(|says| format!("{case:?}\n  is `{found}`, and {says}")));
     }
+    wrong
+}
+
+fn assert_right(cases: &[Case]) {
+    let wrong = wrong_of(cases);
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong[..wrong.len().min(12)].join("\n"));
+}
+
+#[test]
+fn every_case_has_the_verdict_of_the_first_row_that_fits_it() {
+    let cases = cases();
+    assert_right(&cases);
+    assert!(cases.len() > 100_000, "only {} cases", cases.len());
+}
+
+/// What a call touches, and whose tool it is, is an axis as every other: what only reads, what writes on this machine or into memory, and the two tools
+/// that the program has itself.
+#[test]
+fn every_class_has_the_verdicts_of_the_rows_as_well() {
+    let cases = cases_of_other_classes();
+    assert_right(&cases);
+    for class in SideEffectClass::ALL.iter().filter(|class| **class != SideEffectClass::External) {
+        let count = cases.iter().filter(|case| (case.class, case.tool) == (*class, Tool::Ordinary)).count();
+        assert!(count > 20_000, "{class}: only {count} cases");
+    }
+    for tool in Tool::all().filter(|tool| *tool != Tool::Ordinary) {
+        let count = cases.iter().filter(|case| case.tool == tool).count();
+        assert!(count > 1_000, "{tool:?}: only {count} cases");
+    }
+}
+
+#[test]
+fn no_status_no_row_and_no_statement_is_without_cases() {
+    for status in CallStatus::ALL {
+        assert!(Stand::all().any(|stand| stand.status() == *status), "{status}");
+    }
+    let (mut used, mut said) = (vec![0_usize; ROWS.len()], vec![0_usize; statements::ALL.len()]);
+    for case in cases().iter().chain(&cases_of_other_classes()) {
+        if let Some(count) = row_of(case).and_then(|number| used.get_mut(number)) {
+            *count += 1;
+        }
+        for (count, statement) in said.iter_mut().zip(statements::ALL) {
+            *count += usize::from((statement.of)(case));
+        }
+    }
     let unused: Vec<_> = ROWS.iter().zip(&used).filter(|(_, count)| **count == 0).map(|(row, _)| row.why).collect();
     assert!(unused.is_empty(), "rows that no case needs: {unused:?}");
-    assert!(cases.len() > 20_000, "only {} cases", cases.len());
+    let empty: Vec<_> = statements::ALL.iter().zip(&said).filter(|(_, count)| **count < 2).collect();
+    let empty: Vec<_> = empty.into_iter().map(|(statement, _)| statement.says).collect();
+    assert!(empty.is_empty(), "statements about nothing: {empty:?}");
+}
+
+/// What a model asks is asked so often, and then it is told to decide itself.
+#[test]
+fn a_model_asks_its_person_no_more_than_it_may() {
+    let is_first = |case: &Case| (case.stand, case.said) == (S::Prepared, PersonAnswer::NotAsked);
+    for case in cases_of(SideEffectClass::ReadOnly, Tool::AskUser).into_iter().filter(is_first) {
+        for (asked_before, wanted) in [(MAX_ASKED - 1, "ask: ask_user"), (MAX_ASKED, "cancel: asked_enough")] {
+            assert_eq!(case.decided_of(|view, _| view.asked_before = asked_before, name), wanted, "{case:?}");
+        }
+    }
 }
 
 /// Over what has become, since, of the call that a person says had the effect of one that failed: as long as it stands as it was shown that is the record,
@@ -1080,7 +1293,8 @@ fn a_word_that_another_call_did_it_is_acted_on_or_asked_again() {
                 needs_approval: false,
                 outside: Outside::Nothing,
                 obstacle: Obstacle::None,
-                is_read: false,
+                class: SideEffectClass::External,
+                tool: Tool::Ordinary,
             };
             let change = |view: &mut View, facts: &mut Facts| {
                 if is_closed {
@@ -1295,7 +1509,7 @@ fn a_question_whose_reason_does_not_hold_any_more_is_taken_back() {
     let matters = |case: &Case| matches!(case.beside, Beside::Nothing | Beside::Rival) || case.is_news();
     let of_it = |case: &Case| case.stand == S::Unknown && case.about == About::Itself && matters(case);
     for case in cases().into_iter().filter(of_it) {
-        for against in Against::ALL {
+        for against in Against::ALL.iter().copied() {
             // With an answer it is no question any more, whatever is so.
             let is_open = case.said == PersonAnswer::Nothing;
             let now = [(None, false), (Some(true), false), (Some(false), false), (None, true)];
@@ -1540,13 +1754,14 @@ fn nothing_goes_out_to_a_tool_that_is_gone() {
             S::Unknown => assert!(matches!(found.as_str(), "ask: unknown" | "hold"), "{case:?}: {found}"),
             S::RunningUnread
             | S::RunningWithHandle
-            | S::RunningTask
             | S::RunningAlone
             | S::Skipped
             | S::FailedOnce
             | S::FailedAsOftenAsAllowed
             | S::RefusedCredentials
-            | S::Settled(_) => assert_eq!(found, "settled", "{case:?}"),
+            | S::Succeeded
+            | S::FailedReported
+            | S::Cancelled => assert_eq!(found, "settled", "{case:?}"),
         }
         ended += u32::from(case.stand == S::Prepared);
         asked += u32::from(case.stand == S::Unknown);
@@ -1733,8 +1948,8 @@ fn a_promise_that_was_taken_back_lets_nothing_go_out_again() {
     let (mut asked, mut told) = (0, 0);
     let alone = |case: &Case| case.stand == S::Unknown && case.beside == Beside::Nothing;
     for case in cases().into_iter().filter(alone) {
-        for is_read in [false, true] {
-            let case = Case { is_read, ..case };
+        for class in [SideEffectClass::External, SideEffectClass::ReadOnly] {
+            let case = Case { class, ..case };
             let as_planned = case.verdict();
             for (since_planned, has_effect_now) in [
                 (SincePlanned::Asks, false),
@@ -1749,7 +1964,7 @@ fn a_promise_that_was_taken_back_lets_nothing_go_out_again() {
                 let what = format!("{case:?}, now {since_planned:?} with an effect {has_effect_now}: {found}");
                 assert!(!found.starts_with("start") || ordered(&case), "{what}");
                 if as_planned.starts_with("start") && !ordered(&case) {
-                    let may_ask = !is_read || has_effect_now || case.policy == OnUnknown::Hold;
+                    let may_ask = class.has_effect() || has_effect_now || case.policy == OnUnknown::Hold;
                     let wanted = match may_ask {
                         _ if is_asked(&case) => "hold",
                         true => "ask: unknown",
@@ -1769,7 +1984,7 @@ fn a_promise_that_was_taken_back_lets_nothing_go_out_again() {
 #[test]
 fn a_repeat_that_takes_an_approval_by_now_is_not_ordered_by_who_was_not_told() {
     let mut asked = 0;
-    let is_ordered = |case: &Case| case.stand == S::Unknown && !case.is_read && ordered(case);
+    let is_ordered = |case: &Case| case.stand == S::Unknown && ordered(case);
     for case in cases().into_iter().filter(is_ordered) {
         let as_planned = case.verdict();
         if !as_planned.starts_with("start") {
@@ -1800,7 +2015,7 @@ fn a_repeat_that_takes_an_approval_by_now_is_not_ordered_by_who_was_not_told() {
 fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
     let (mut given_up, mut asked) = (0, 0);
     for case in cases().into_iter().filter(|case| case.stand == S::Unknown) {
-        let (as_effect, case) = (case.verdict(), Case { is_read: true, ..case });
+        let (as_effect, case) = (case.verdict(), Case { class: SideEffectClass::ReadOnly, ..case });
         let found = case.verdict();
         let asks = |verdict: &str| matches!(verdict, "ask: unknown" | "go on without, ask");
         if case.obstacle == Obstacle::PromisesLess {
