@@ -12,6 +12,7 @@
 
 pub mod archive;
 pub mod batches;
+pub mod before_doubts;
 pub mod blobs;
 pub mod calls;
 pub mod corrections;

@@ -294,7 +294,10 @@ pub(crate) fn of_schema_16(path: &Path, from: &Path) -> rusqlite::Result<()> {
 /// `written_by` wrote and the migrations of later ones brought up.
 pub(crate) fn of_schema(path: &Path, from: &Path, written_by: usize, version: usize) -> rusqlite::Result<()> {
     let raw = Connection::open(path)?;
-    raw.execute_batch("PRAGMA journal_mode = WAL; PRAGMA application_id = 0x55414A52; PRAGMA foreign_keys = OFF;")?;
+    // Nothing of it has to outlive the machine.
+    raw.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA application_id = 0x55414A52; PRAGMA foreign_keys = OFF;",
+    )?;
     for migration in &MIGRATIONS[..written_by] {
         raw.execute_batch(migration)?;
     }
