@@ -7,6 +7,7 @@ mod cut;
 mod database;
 mod doubts;
 mod durability;
+mod earlier;
 mod health;
 mod known;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
