@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What the one who reads an error may do next. Each error enum sorts its variants into these, once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
     /// The same request may succeed later.

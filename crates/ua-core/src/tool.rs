@@ -90,7 +90,7 @@ impl fmt::Display for ToolName {
 
 /// How tools of a run are called in short: by the bare name, or by the whole one where two servers offer a tool of that name, for which of them a
 /// call went to is what a person has to see then.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ShortNames {
     /// The bare names that more than one server offers.
     shared: BTreeSet<String>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
+use serde::{Serialize, Serializer};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, digest_in_plain_words, file_arguments, project_scope};
@@ -89,8 +90,9 @@ pub enum Dispatched {
     Stopped,
 }
 
-/// What the one who watches a run is told while a call is on its way.
-#[derive(Debug, Clone, PartialEq)]
+/// What the one who watches a run is told while a call is on its way. As JSON it says under `progress` which of these it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "progress", rename_all = "snake_case")]
 pub enum CallProgress {
     /// An attempt was committed and is being sent.
     Sending {
@@ -112,6 +114,7 @@ pub enum CallProgress {
         /// The call.
         call: Box<CallRecord>,
         /// The wait.
+        #[serde(rename = "wait_millis", serialize_with = "millis")]
         wait: Duration,
     },
     /// A call in doubt is decided again after a wait: before, the other side may still do it, or not show it yet.
@@ -119,6 +122,7 @@ pub enum CallProgress {
         /// The call.
         call: Box<CallRecord>,
         /// The wait.
+        #[serde(rename = "wait_millis", serialize_with = "millis")]
         wait: Duration,
     },
     /// A probe was asked about a call in doubt.
@@ -147,6 +151,7 @@ pub enum CallProgress {
         /// The question.
         question: Box<QuestionRecord>,
         /// How long it is waited for.
+        #[serde(rename = "patience_millis", serialize_with = "millis")]
         patience: Duration,
     },
     /// What a tool server asked for in the middle of a call was declined, since nobody answered in time.
@@ -154,6 +159,7 @@ pub enum CallProgress {
         /// The call.
         call: Box<CallRecord>,
         /// How long it was waited for; zero where nobody is to be asked.
+        #[serde(rename = "waited_millis", serialize_with = "millis")]
         waited: Duration,
     },
     /// A person is asked.
@@ -161,6 +167,11 @@ pub enum CallProgress {
         /// The question.
         question: Box<QuestionRecord>,
     },
+}
+
+/// A time as the events of a run have it.
+fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The road. One per process that drives a run.

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use ua_core::{
     AbsentRule, CallId, CallPolicy, CallStatus, Destination, FoundBy, FoundRule, Outcome, ProbePolicy, RawReply, Seen,
@@ -92,7 +93,8 @@ enum LookedFor {
 }
 
 /// What an enquiry came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// It happened.
     Found {
@@ -113,9 +115,10 @@ pub enum Finding {
 }
 
 /// A finding, by whom and since when *absent* counts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Asked {
     /// What came of it.
+    #[serde(flatten)]
     pub finding: Finding,
     /// The tool that was asked, by its qualified name.
     pub tool: String,

@@ -13,6 +13,7 @@ const BY_TOOL: &str = "by_tool";
 
 /// What a run's requests to models took, and those that its tools made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct UsageSummary {
     /// How many requests were charged in which way: `actual`, `partial`, `baseline`, `refused`, `never_sent` or still `reserved`;
     /// `by_tool` those that tools made and paid for.
@@ -37,6 +38,7 @@ pub struct UsageSummary {
 
 /// What the requests to one model took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ModelUsage {
     /// The provider.
     pub provider: String,

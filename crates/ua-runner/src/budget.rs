@@ -5,6 +5,7 @@
 //! tools that pay, so it counts on over crashes and resumes; a charge computed here is the one that the store writes.
 //! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
 
+use serde::Serialize;
 use ua_core::{Audience, BudgetStop, Budgets, Costs, Money, RequestTokens, RunId, TokenPrice, ToolCharge, Usage};
 use ua_store::{RequestEnd, RequestRecord, RunRecords};
 
@@ -58,7 +59,7 @@ impl Limits {
 pub(crate) const NOT_ENFORCED: &str = "cannot be enforced";
 
 /// What requests to models took so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Spent {
     /// All tokens that were charged.
     pub tokens: u64,
@@ -178,7 +179,7 @@ impl Below {
 }
 
 /// What one request was charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Charge {
     /// The tokens.
     pub usage: Usage,

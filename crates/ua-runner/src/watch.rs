@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use ua_core::{CallId, Component, FingerprintDiff, Money, ShortNames, ToolSpec};
 use ua_dispatch::CallProgress;
 use ua_store::RequestStatus;
 
 use crate::budget::{Charge, Spent};
 
-/// Something worth a line of progress.
-#[derive(Debug, Clone, PartialEq)]
+/// Something worth a line of progress. More of them may be told by any version: who looks for some leaves the others out with a last arm. As JSON
+/// it says under `event` which of these it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
     /// A resume found this many calls in flight.
     Resuming {

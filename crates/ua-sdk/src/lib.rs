@@ -43,6 +43,12 @@
 //!   others over MCP, or the built-in ones.
 //! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
 //! - [`Error`]: why a step could not be driven. How it went is never an error.
+//! - [`types`]: names of what stands in the fields of these; [`crates`]: what all of it is put together out of.
+//!
+//! # What it needs
+//!
+//! A Tokio runtime with time enabled, and with IO for a model or server over a network (`#[tokio::main]` enables both); `serde` and `schemars` as
+//! dependencies of the program, whose derives name them; and a C compiler for SQLite.
 //!
 //! # Features
 //!
@@ -62,6 +68,9 @@
 
 // Granular Execution PRD §9 and §10. Proved by: this crate's tests, the example `invoices` under kill (end-to-end tests `library`), and `cargo
 // xtask outside`, which builds the program of `docs/guide/five-minutes.md` as a crate of its own.
+
+// What the guide says of the documentation of this crate (`docs/guide/library.md`, the Rust API guidelines).
+#![warn(missing_docs, clippy::missing_errors_doc)]
 
 #[cfg(feature = "toolserver")]
 mod builtin;
@@ -109,15 +118,22 @@ pub mod crates {
     pub use {ua_classify, ua_core, ua_dispatch, ua_llm, ua_runner, ua_store};
 }
 
-/// Names of what [`Error`], [`RunRecord`], [`QuestionRecord`] and [`RunEvent`] have in their fields. What is in these types is as it is stored and
-/// done, and may change with any version, like the [`crates`] that define them.
+/// Names of what stands in the fields and functions of the names above: what [`Error`], [`RunRecord`], [`QuestionRecord`], [`RunEvent`] and the like
+/// have in them, and the traits behind [`Model::of`], [`Step::transport`] and [`Runs::over`]. What is in these types is as it is stored and done, and
+/// may change with any version, like the [`crates`] that define them.
 pub mod types {
     pub use ua_classify::PolicyError;
     pub use ua_core::{
-        CallId, CheckpointId, FingerprintDiff, PriceError, QuestionId, RunSpec, StepId, Timestamp, ToolSpec, Trace,
+        CallId, CheckpointId, Costs, Env, FingerprintDiff, OnScopeConflict, PriceError, QuestionId, RunSpec, Sha256,
+        ShortNames, StepId, Timestamp, TokenPrice, ToolSpec, Trace, Usage,
     };
-    pub use ua_runner::StepError;
-    pub use ua_store::{AnswerRecord, EndMark, ForkPoint, OwnerStamp, ProcessSpan, QuestionStatus, StoreError, Taint};
+    pub use ua_dispatch::{Asked, Finding, ToolTransport};
+    pub use ua_llm::{LlmError, LlmProvider, ModelPrice};
+    pub use ua_runner::{Charge, ModelUsage, Spent, StepError};
+    pub use ua_store::{
+        AnswerRecord, AttemptRecord, CallRecord, Correction, EndMark, ForkPoint, KnownBy, OwnerStamp, ProcessSpan,
+        QuestionStatus, RequestStatus, RunRecords, Store, StoreError, Taint,
+    };
 }
 
 /// What a program with a step needs, in one line.

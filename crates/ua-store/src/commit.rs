@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
     Block, CallId, CallStatus, CheckpointId, Destination, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn,
@@ -489,7 +490,7 @@ pub struct NewQuestion {
 /// let _and_this_is_its_number = Answer::new(Choice::Happened).proof("invoice 4711");
 /// let _in_words = Answer::new(Choice::Continue).text("The blue one.");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "an answer counts when it is given"]
 pub struct Answer {
     /// One of the question's choices.

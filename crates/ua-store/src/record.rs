@@ -659,7 +659,7 @@ pub struct CheckpointRecord {
 }
 
 /// What a question is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionKind {
     /// A call was sent and its outcome is not known.
@@ -716,7 +716,7 @@ pub enum QuestionStatus {
 }
 
 /// What a person may answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
     /// It happened.

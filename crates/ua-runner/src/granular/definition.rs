@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use ua_core::{RunSpec, SpecError, demands_of};
 use ua_dispatch::{OutputSchema, Rules};
@@ -90,7 +91,8 @@ impl GranularStep {
 }
 
 /// A part of a definition that a stored run does not share.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Differs {
     /// The part, by the name of its field: `input`, `max_turns`, `model`, `escalation.ask_user`.
     pub part: String,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::Value;
 use ua_core::{RunStatus, RunStop};
 use ua_resume::UsageSummary;
@@ -11,7 +12,9 @@ use crate::budget::NOT_ENFORCED;
 use crate::machine::Conclusion;
 
 /// How a step ended, or where it waits. All of these are values: none of them is a failure of the call that returned it.
-#[derive(Debug, Clone, PartialEq)]
+/// As JSON it says under `outcome` which of them it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
 #[must_use = "a step that waits, stopped or failed is no error: the outcome says so"]
 pub enum StepOutcome {
     /// The model asked for nothing more and the stop conditions hold. Running the step again under the same id returns

@@ -13,6 +13,7 @@ use ua_sdk::prelude::*;
 mod asked;
 mod changed;
 mod copied;
+mod guidelines;
 mod refused;
 mod resumed;
 mod speaks;
