@@ -1,6 +1,6 @@
 //! `cargo xtask outside`: the programs of the guide, as written there, as a crate of their own outside the workspace. They are built with path
 //! dependencies, killed inside their tool, run again, and have sent one invoice. With `--peers` the same is done with the programs of other
-//! engines beside them, and what is counted of each is printed as the table of `docs/guide/side-by-side.md`.
+//! engines beside them, and what is counted of each is printed, and is the table of `docs/guide/side-by-side.md`.
 
 mod counted;
 mod peers;
@@ -22,6 +22,9 @@ const PARTS: &str = "docs/guide/library.md";
 
 /// The least program, which stands beside those of others.
 const LEAST: &str = "crates/ua-sdk/examples/side_by_side";
+
+/// The page with the programs of others beside it.
+const BESIDE: &str = "docs/guide/side-by-side.md";
 
 /// Where it is built.
 #[derive(Debug, clap::Args)]
@@ -235,7 +238,7 @@ mod tests {
     fn the_page_beside_others_has_the_programs_and_what_is_counted_of_them() {
         let root = workspace_root();
         let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
-        let page = read("docs/guide/side-by-side.md");
+        let page = read(BESIDE);
         let ours = read("crates/ua-sdk/examples/side_by_side/main.rs");
         let durare = read("xtask/peers/invoices/durare/src/main.rs");
         let mut programs = vec![
@@ -255,6 +258,8 @@ mod tests {
             let row = format!("| {what} | {} | {} | one invoice |", counted.lines, counted.names);
             assert!(page.contains(&row), "{row}");
         }
+        // What `run` demands of ours; those of others are compared where they are installed.
+        assert!(page.contains("| one invoice | one invoice, and a person is asked |\n| durare"), "the row of ours");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use super::counted::{Counted, of_python, of_rust};
-use super::{LEAST, Program};
+use super::{BESIDE, LEAST, Program};
 
 /// What is installed, by its version: a comparison says which.
 const PACKAGES: [&str; 5] = [
@@ -32,9 +32,10 @@ pub(super) fn compare(folder: &Path, ours: &Program, unkeyed: &Program) -> anyho
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/invoices");
     println!("| program | lines | names | killed in the tool, run again: the shop takes keys | it takes none |");
     println!("|---|---|---|---|---|");
-    let least = ua_testkit::workspace_root().join(LEAST).join("main.rs");
-    let counted = of_rust(&fs::read_to_string(least)?);
-    row("`ua-sdk`", &counted, &said(ours, false)?, &said(unkeyed, true)?);
+    let root = ua_testkit::workspace_root();
+    let page = fs::read_to_string(root.join(BESIDE))?;
+    let counted = of_rust(&fs::read_to_string(root.join(LEAST).join("main.rs"))?);
+    let mut rows = vec![row("`ua-sdk`", &counted, &said(ours, false)?, &said(unkeyed, true)?)];
     let mut peers = Vec::new();
     for (what, installed) in [("durare", durare(&folder, &sources)), ("the Python engines", pythons(&folder, &sources))]
     {
@@ -45,13 +46,18 @@ pub(super) fn compare(folder: &Path, ours: &Program, unkeyed: &Program) -> anyho
     }
     for peer in peers {
         let (keyed, without) = (said(&peer.program, false)?, said(&peer.program, true)?);
-        row(peer.what, &peer.counted, &keyed, &without);
+        rows.push(row(peer.what, &peer.counted, &keyed, &without));
     }
+    let others: Vec<String> = rows.into_iter().filter(|row| !page.lines().any(|line| line == row)).collect();
+    ensure!(others.is_empty(), "{BESIDE} says something else than was measured:\n{}", others.join("\n"));
     Ok(())
 }
 
-fn row(what: &str, counted: &Counted, keyed: &str, without: &str) {
-    println!("| {what} | {} | {} | {keyed} | {without} |", counted.lines, counted.names);
+/// A row of the table, which is printed.
+fn row(what: &str, counted: &Counted, keyed: &str, without: &str) -> String {
+    let row = format!("| {what} | {} | {} | {keyed} | {without} |", counted.lines, counted.names);
+    println!("{row}");
+    row
 }
 
 /// What came of it, in the words of the table.
