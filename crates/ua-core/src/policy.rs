@@ -494,6 +494,12 @@ impl CallPolicy {
         self.class == SideEffectClass::ReadOnly && self.on_unknown == OnUnknown::Redo
     }
 
+    /// Whether it does no harm to make a call once more of which nobody knows what became: it has no effect, or one that is there once however often it
+    /// is made.
+    pub fn may_simply_be_repeated(&self) -> bool {
+        !self.class.has_effect() || matches!(self.on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed)
+    }
+
     /// Whether nothing but its name says of this tool that it only reads: nobody wrote a rule about it, and nobody vouches for its server.
     pub fn is_read_by_name(&self) -> bool {
         self.class == SideEffectClass::ReadOnly && self.class_source == ClassSource::Name

@@ -104,6 +104,10 @@ impl ToolTransport for WithAskUser {
         if server == self.name.server { Some(GENERATION.to_owned()) } else { self.inner.running(server) }
     }
 
+    fn is_silent(&self, server: &str) -> bool {
+        server != self.name.server && self.inner.is_silent(server)
+    }
+
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
         if tool.is_ask_user() { Ok(None) } else { self.inner.destination(tool, arguments) }
     }

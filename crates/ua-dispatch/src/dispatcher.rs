@@ -421,10 +421,13 @@ impl Dispatcher {
                 }
                 Admission::Ready(prepared) => {
                     let server = prepared.call().name.server.clone();
-                    let generation = if let Some(generation) = self.transport.running(&server) {
+                    let is_to_be_looked_at =
+                        !prepared.call().policy.may_simply_be_repeated() && self.transport.is_silent(&server);
+                    let running = self.transport.running(&server).filter(|_| !is_to_be_looked_at);
+                    let generation = if let Some(generation) = running {
                         generation
                     } else {
-                        self.ledger.flush(id).await?; // it may have to be started
+                        self.ledger.flush(id).await?; // it may have to be started, or looked at
                         let generation = self.transport.ready(&server).await?;
                         if started.as_ref() != Some(&generation) {
                             starts += 1;

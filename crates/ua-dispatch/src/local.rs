@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
 use ua_core::{
-    AwaitedRun, CallId, CallPolicy, Destination, Env, Handle, IdempotencyKey, OnUnknown, Outcome, RawReply, RunId,
-    Timestamp, ToolName, ToolSpec,
+    AwaitedRun, CallId, Destination, Env, Handle, IdempotencyKey, Outcome, RawReply, RunId, Timestamp, ToolName,
+    ToolSpec,
 };
 use ua_ledger::{Enquiry, Permit};
 
@@ -173,11 +173,6 @@ impl LocalTools {
     }
 }
 
-/// Whether a tool may be called once more before anybody knows what its first call did.
-fn may_be_called_again(policy: &CallPolicy) -> bool {
-    !policy.class.has_effect() || matches!(policy.on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed)
-}
-
 /// What a call in doubt says whose tool waits for a run, and is not to be called again.
 fn not_again(handle: &Handle) -> String {
     let run = handle.awaits.as_ref();
@@ -275,7 +270,7 @@ impl ToolTransport for LocalTools {
             },
         };
         match outcome {
-            Outcome::Continues(handle) if !may_be_called_again(policy) => Outcome::Lost { why: not_again(&handle) },
+            Outcome::Continues(handle) if !policy.may_simply_be_repeated() => Outcome::Lost { why: not_again(&handle) },
             outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => {
                 outcome
             }

@@ -84,6 +84,10 @@ impl ToolTransport for Redacting {
         self.inner.running(server)
     }
 
+    fn is_silent(&self, server: &str) -> bool {
+        self.inner.is_silent(server)
+    }
+
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
         self.inner.destination(tool, arguments).map_err(|error| self.error(error))
     }

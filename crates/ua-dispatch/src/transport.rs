@@ -136,6 +136,13 @@ pub trait ToolTransport: Send + Sync {
         None
     }
 
+    /// Whether `server` has said nothing for so long that [`ready`](Self::ready) looks first whether it is still the one that is running, which costs
+    /// a round trip: asked before a call is sent that may not simply be made again. A session that a restarted server does not know is replaced by
+    /// then, and the call is not the one that finds out. Whoever wraps a transport hands this on.
+    fn is_silent(&self, _server: &str) -> bool {
+        false
+    }
+
     /// Where a call of a tool with these arguments goes now and as whom; it is stored with an attempt, and what was sent is repeated or looked up by
     /// itself only where it is the same. What a secret holds that the arguments name counts, and that value and no other is what is sent. `None` of
     /// tools that are a part of the program itself. Asks no tool server, and changes only with the configuration, and when a person logs in there

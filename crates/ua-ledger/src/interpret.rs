@@ -15,14 +15,18 @@
 //! | JSON-RPC −32602 | failed, definite for calls that may be repeated; else reported |
 //! | JSON-RPC −32020 and −32022 of revision 2026-07-28 with HTTP 400 | that status: the request was refused before anybody began with it |
 //! | any other JSON-RPC error | unknown, also −32021 with HTTP 400: a tool may find in the middle of its work that its client cannot be asked |
-//! | HTTP 400, 401, 403, 404, 405, 413, 415, 429 | failed, definite |
-//! | HTTP 404 in a session of MCP: it is over | failed, definite; another session may be let in |
+//! | HTTP 400, 401, 403, 404, 405, 413, 415 | failed, definite |
+//! | HTTP 429, and what says that the session of MCP is over (404 in one), for a call that may simply be made again, and where the policy says that errors are without effect | failed, definite; another attempt, in another session, may be let in |
+//! | the same for any other call | unknown: it says that the request was turned away unread, and proves nothing |
 //! | HTTP 404 or 405 with a page, for a call with an effect | unknown: no server of tools answers so. A proxy does, which shows a page of its own to a request that it has passed on and had no answer to |
 //! | any other HTTP status | unknown (408 and 409 may mean done, 502 to 504 come from a proxy that may have handed the request on) |
 //! | a person's statement, or what a probe found | succeeded |
 //!
-//! That a request was turned away unread (404 in a session, 429) is a proof that is not good for ever: a proxy may say so of what its server
-//! has done. A call that may not simply be made again is sent once more after it, at most [`MOST_BELIEVED`] times; then it is in doubt.
+//! Who says that a request was turned away unread (404 in a session, 429) may not be who got it: a load balancer repeats a request whose server
+//! crashed in the middle of it, and the next one knows no such session. Where the policy says that errors of the tool are without effect, a call that
+//! may not simply be made again is sent once more after it, at most [`MOST_BELIEVED`] times; then that one is in doubt as well.
+
+use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{
@@ -33,7 +37,8 @@ use ua_store::CallRecord;
 
 mod words;
 
-/// How often one call that may not simply be made again is sent once more because the other side says that it turned it away unread.
+/// How often one call that may not simply be made again, and whose errors are without effect as its policy says, is sent once more because the other
+/// side says that it turned it away unread.
 pub(crate) const MOST_BELIEVED: usize = 2;
 
 /// The error code of a call that was refused because a file that it sends had changed since it was looked at. Another attempt looks at it anew.
@@ -45,8 +50,11 @@ const CHANGED_FILES: &str = "dev.universal-agent/changed-files";
 /// The error code of a call that its tool, a part of this program, refused before it began.
 const NOT_BEGUN: &str = "not_begun";
 
-/// The error code of a call that may have been made, although its server says once more that it turned it away: its detail is our sentence about
-/// that, and not what came with a status.
+/// The error code of a call that may have been made, although its server says that it turned it away unread: its detail is our sentence about that,
+/// and not what came with a status.
+const REJECTED_UNREAD: &str = "rejected_unread";
+
+/// The same where its policy believes that, and its server says it once more.
 const REJECTED_AGAIN: &str = "rejected_again";
 
 /// What came with an HTTP status when nothing did.
@@ -85,32 +93,14 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
         RawReply::HttpStatus { status: status @ (404 | 405), body, .. } if policy.class.has_effect() && is_page(body) => {
             failed(CallStatus::Unknown, &format!("http_{status}"), body.trim_start(), None)
         }
-        RawReply::HttpStatus { status, body, of_session: true, .. } => {
-            let detail = format!("its session is over (HTTP status {status}): {body}");
-            failed(CallStatus::FailedDefinite, SESSION_OVER, &detail, None)
-        }
-        RawReply::HttpStatus { status, body, .. } => {
-            let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);
-            let means = if definite { CallStatus::FailedDefinite } else { CallStatus::Unknown };
-            let said = body.trim();
-            let hint = match status {
-                401 | 403 => Some(HEADERS_HINT),
-                301 | 302 | 303 | 307 | 308 => Some(REDIRECT_HINT),
-                _ => None,
-            };
-            let detail = match (said.is_empty(), hint) {
-                // The status is the code's to say.
-                (true, None) => NOTHING_SAID.to_owned(),
-                (true, Some(hint)) => hint.to_owned(),
-                (false, None) => said.to_owned(),
-                (false, Some(hint)) => format!("{said} ({hint})"),
-            };
-            // What it asks for may be longer than anybody waits here; whoever is told of the failure can come back then.
-            let detail = match raw.retry_after().filter(|span| !span.is_zero()) {
-                Some(span) => format!("{detail} (it asks to wait {} before the next call)", span_in_words(span)),
-                None => detail,
-            };
-            failed(means, &format!("http_{status}"), &detail, None)
+        RawReply::HttpStatus { status, body, of_session, .. } => {
+            let said = of_status(*status, body, *of_session, raw.retry_after());
+            let is_cleared = || possible_effect(policy, body.trim()) == PossibleEffect::None;
+            if !raw.turns_away() || policy.may_simply_be_repeated() || is_cleared() {
+                return said;
+            }
+            let why = "its server says that it rejected it unread, which does not prove that it has no effect";
+            in_doubt(REJECTED_UNREAD, why, raw, &said)
         }
         RawReply::Refused { why } => Settlement {
             content: Some(ToolContent {
@@ -159,12 +149,18 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
 /// The same for an attempt of a call of which `earlier` ones were answered and did nothing: what was believed often enough is no proof any more.
 pub(crate) fn interpret_again(raw: &RawReply, policy: &CallPolicy, earlier: usize) -> Settlement {
     let settlement = interpret(raw, policy);
-    let may_simply_be_repeated =
-        !policy.class.has_effect() || matches!(policy.on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed);
-    if !raw.turns_away() || may_simply_be_repeated || earlier < MOST_BELIEVED {
+    let is_believed = raw.turns_away() && settlement.status == CallStatus::FailedDefinite;
+    if !is_believed || policy.may_simply_be_repeated() || earlier < MOST_BELIEVED {
         return settlement;
     }
-    let said = settlement.error_detail.unwrap_or_default();
+    let why = format!(
+        "its server rejected it again after {earlier} failed attempts, which no longer proves that it has no effect"
+    );
+    in_doubt(REJECTED_AGAIN, &why, raw, &settlement)
+}
+
+/// What it means that a request was turned away unread, where that is not believed: `why`, with what was said.
+fn in_doubt(code: &str, why: &str, raw: &RawReply, said: &Settlement) -> Settlement {
     let status = match raw {
         RawReply::HttpStatus { status, of_session: false, .. } => format!("HTTP status {status}: "),
         RawReply::HttpStatus { .. }
@@ -174,18 +170,43 @@ pub(crate) fn interpret_again(raw: &RawReply, policy: &CallPolicy, earlier: usiz
         | RawReply::Statement { .. }
         | RawReply::Found { .. } => String::new(),
     };
+    let said = said.error_detail.as_deref().unwrap_or_default();
     let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTED).collect();
-    let detail = format!(
-        "its server rejected it again after {earlier} failed attempts, which no longer proves that it has no effect \
-         ({status}{})",
-        said.trim()
-    );
-    failed(CallStatus::Unknown, REJECTED_AGAIN, &detail, None)
+    failed(CallStatus::Unknown, code, &format!("{why} ({status}{})", said.trim()), None)
+}
+
+/// What an HTTP status means, with what came beside it, as far as it is believed.
+fn of_status(status: u16, body: &str, of_session: bool, retry_after: Option<Duration>) -> Settlement {
+    if of_session {
+        let detail = format!("its session is over (HTTP status {status}): {body}");
+        return failed(CallStatus::FailedDefinite, SESSION_OVER, &detail, None);
+    }
+    let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);
+    let means = if definite { CallStatus::FailedDefinite } else { CallStatus::Unknown };
+    let said = body.trim();
+    let hint = match status {
+        401 | 403 => Some(HEADERS_HINT),
+        301 | 302 | 303 | 307 | 308 => Some(REDIRECT_HINT),
+        _ => None,
+    };
+    let detail = match (said.is_empty(), hint) {
+        // The status is the code's to say.
+        (true, None) => NOTHING_SAID.to_owned(),
+        (true, Some(hint)) => hint.to_owned(),
+        (false, None) => said.to_owned(),
+        (false, Some(hint)) => format!("{said} ({hint})"),
+    };
+    // What it asks for may be longer than anybody waits here; whoever is told of the failure can come back then.
+    let detail = match retry_after.filter(|span| !span.is_zero()) {
+        Some(span) => format!("{detail} (it asks to wait {} before the next call)", span_in_words(span)),
+        None => detail,
+    };
+    failed(means, &format!("http_{status}"), &detail, None)
 }
 
 /// Whether the last that a call's server said is that it turned it away unread.
 pub(crate) fn was_turned_away(call: &CallRecord) -> bool {
-    matches!(call.error_code.as_deref(), Some(SESSION_OVER | REJECTED_AGAIN | "http_429"))
+    matches!(call.error_code.as_deref(), Some(SESSION_OVER | REJECTED_UNREAD | REJECTED_AGAIN | "http_429"))
 }
 
 /// What to do when a tool server does not let the caller in; the model cannot, so it is told whom to tell.
@@ -539,7 +560,7 @@ mod tests {
                 of_session: false,
                 retry_after,
             };
-            let detail = |raw| interpret(&raw, &policy(OnUnknown::Hold)).error_detail.unwrap_or_default();
+            let detail = |raw| interpret(&raw, &policy(OnUnknown::Redo)).error_detail.unwrap_or_default();
             assert_eq!(detail(raw(Some(900))), format!("{said} (it asks to wait 15 min before the next call)"));
             assert_eq!((detail(raw(Some(0))), detail(raw(None))), (said.to_owned(), said.to_owned()));
         }
@@ -602,6 +623,8 @@ mod tests {
         for status in 100..600 {
             let definite = [400, 401, 403, 404, 405, 413, 415, 429].contains(&status);
             let expected = if definite { S::FailedDefinite } else { S::Unknown };
+            assert_eq!(interpret(&http(status), &policy(OnUnknown::Redo)).status, expected, "{status}");
+            let expected = if status == 429 { S::Unknown } else { expected };
             assert_eq!(interpret(&http(status), &policy(OnUnknown::Hold)).status, expected, "{status}");
         }
     }
@@ -619,8 +642,8 @@ mod tests {
                     {
                         let of_session = of_session && status == 404;
                         let raw = RawReply::HttpStatus { status, body: body.to_owned(), of_session, retry_after: None };
-                        let is_page = body.contains('<') && class.has_effect();
-                        let expected = if is_page { CallStatus::Unknown } else { CallStatus::FailedDefinite };
+                        let is_no_proof = (body.contains('<') || of_session) && class.has_effect();
+                        let expected = if is_no_proof { CallStatus::Unknown } else { CallStatus::FailedDefinite };
                         assert_eq!(interpret(&raw, &policy).status, expected, "{class} {status} {of_session} {body}");
                         assert_eq!(interpret_again(&raw, &policy, 1).status, expected, "{class} {status} {body}");
                     }
@@ -629,35 +652,64 @@ mod tests {
         }
     }
 
-    /// A proof of nothing is believed twice of a call that may not simply be made again, and for ever of one that may.
+    fn session_is_over() -> RawReply {
+        RawReply::HttpStatus { status: 404, body: "who?".to_owned(), of_session: true, retry_after: None }
+    }
+
+    /// Who turns a request away unread may not be who got it: it proves nothing of a call that may not simply be made again. Where a policy says that
+    /// the tool's errors are without effect it is believed twice, and of what may simply be made again for ever.
     #[test]
-    fn what_is_turned_away_again_and_again_is_in_doubt() {
+    fn what_is_turned_away_proves_nothing_of_what_may_not_be_made_again() {
         use CallStatus as S;
-        let session =
-            RawReply::HttpStatus { status: 404, body: "who?".to_owned(), of_session: true, retry_after: None };
-        let external = |on_unknown| CallPolicy { class: SideEffectClass::External, ..policy(on_unknown) };
-        for raw in [&session, &RawReply::http(429, "slow\ndown")] {
-            for on_unknown in OnUnknown::ALL {
-                for earlier in 0..6 {
-                    let read = interpret_again(raw, &external(*on_unknown), earlier);
-                    let may_be_repeated = matches!(on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed);
-                    let expected = if may_be_repeated || earlier < 2 { S::FailedDefinite } else { S::Unknown };
-                    assert_eq!(read.status, expected, "{raw:?} {on_unknown} {earlier}");
-                    assert!(another_attempt_may_help(read.error_code.as_deref()));
+        for raw in [session_is_over(), RawReply::http(429, "who?"), RawReply::http(429, "")] {
+            for class in SideEffectClass::ALL {
+                for on_unknown in OnUnknown::ALL {
+                    for is_cleared in [false, true] {
+                        let errors_without_effect = if is_cleared { vec![".*".to_owned()] } else { Vec::new() };
+                        let policy = CallPolicy { class: *class, errors_without_effect, ..policy(*on_unknown) };
+                        for earlier in 0..6 {
+                            let read = interpret_again(&raw, &policy, earlier);
+                            let may_be_repeated = *class == SideEffectClass::ReadOnly
+                                || matches!(on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed);
+                            let is_believed = may_be_repeated || (is_cleared && earlier < 2);
+                            let expected = if is_believed { S::FailedDefinite } else { S::Unknown };
+                            let case = format!("{raw:?} {class} {on_unknown} {is_cleared} {earlier}");
+                            assert_eq!(read.status, expected, "{case}");
+                            assert!(another_attempt_may_help(read.error_code.as_deref()), "{case}");
+                            let again = matches!(read.error_code.as_deref(), Some(REJECTED_AGAIN));
+                            assert_eq!(again, read.status == S::Unknown && is_cleared, "{case}");
+                        }
+                    }
                 }
             }
-            let read_only = CallPolicy { class: SideEffectClass::ReadOnly, ..policy(OnUnknown::Hold) };
-            assert_eq!(interpret_again(raw, &read_only, 9).status, S::FailedDefinite);
         }
-        let detail = interpret_again(&RawReply::http(429, "slow\ndown"), &external(OnUnknown::Hold), 2).error_detail;
-        assert!(detail.as_deref().is_some_and(|said| said.ends_with("(HTTP status 429: slow down)")), "{detail:?}");
-        let detail = interpret_again(&session, &external(OnUnknown::Probe), 2).error_detail;
-        assert!(
-            detail.as_deref().is_some_and(|said| said.ends_with("(its session is over (HTTP status 404): who?)")),
-            "{detail:?}"
-        );
         // What is refused for what it is will be refused again, and did nothing however often.
-        assert_eq!(interpret_again(&RawReply::http(404, ""), &external(OnUnknown::Hold), 5).status, S::FailedDefinite);
+        assert_eq!(interpret_again(&RawReply::http(404, ""), &policy(OnUnknown::Hold), 5).status, S::FailedDefinite);
+    }
+
+    /// Whoever is asked reads what the server said, and that it says so does not prove it.
+    #[test]
+    fn what_is_turned_away_is_told_in_the_words_of_its_server() {
+        let cleared =
+            |errors: &str| CallPolicy { errors_without_effect: vec![errors.to_owned()], ..policy(OnUnknown::Probe) };
+        let busy = RawReply::http(429, "slow\ndown");
+        let told = |raw: &RawReply, policy: &CallPolicy, earlier| {
+            let read = interpret_again(raw, policy, earlier);
+            (read.error_code.unwrap(), read.error_detail.unwrap())
+        };
+        let (code, detail) = told(&busy, &policy(OnUnknown::Hold), 0);
+        let unread = "its server says that it rejected it unread, which does not prove";
+        assert_eq!(code, REJECTED_UNREAD);
+        assert!(detail.starts_with(unread) && detail.ends_with("(HTTP status 429: slow down)"), "{detail}");
+        let (_, detail) = told(&session_is_over(), &policy(OnUnknown::Probe), 0);
+        assert!(detail.starts_with(unread), "{detail}");
+        assert!(detail.ends_with("(its session is over (HTTP status 404): who?)"), "{detail}");
+        // An error that a policy clears by its words is one that says these.
+        assert_eq!(told(&busy, &cleared("^slow"), 1).0, "http_429");
+        assert_eq!(told(&busy, &cleared("^quota"), 1).0, REJECTED_UNREAD);
+        let (code, detail) = told(&busy, &cleared("^slow"), 2);
+        assert_eq!(code, REJECTED_AGAIN);
+        assert!(detail.contains("after 2 failed attempts") && detail.ends_with("429: slow down)"), "{detail}");
     }
 
     #[test]

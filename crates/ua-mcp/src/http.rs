@@ -22,6 +22,7 @@ mod horizon;
 mod listening;
 mod reading;
 mod relay;
+mod silence;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -41,6 +42,7 @@ use self::endpoint::{Failure, HowFar, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::{Horizon, UNKNOWN};
 pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text};
+use self::silence::Silence;
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
 use crate::host::{Host, UnderWay};
@@ -72,6 +74,7 @@ struct Inner {
     agreed: Mutex<Agreed>,
     /// Why nothing can be sent any more.
     ended: Mutex<Option<String>>,
+    silence: Silence,
     /// Tasks in the session that a later process may have to ask for.
     tasks: Mutex<BTreeSet<String>>,
     /// What is read that belongs to no request of ours.
@@ -208,6 +211,7 @@ impl HttpConnection {
             last_id: AtomicI64::new(0),
             agreed: Mutex::new(agreed),
             ended: Mutex::default(),
+            silence: Silence::default(),
             tasks: Mutex::default(),
             listening: Mutex::default(),
         };
@@ -252,6 +256,25 @@ impl HttpConnection {
     pub(crate) fn ended(&self) -> Option<String> {
         let ended = self.inner.ended().clone();
         ended.or_else(|| self.inner.endpoint.moved())
+    }
+
+    /// Whether its session has been silent for so long that it is looked at before a call is sent that may not simply be made again.
+    pub(crate) fn is_silent(&self) -> bool {
+        let has_session = self.inner.agreed().session.is_some();
+        has_session && self.inner.silence.is_long(&self.inner.env)
+    }
+
+    /// Looks whether its session is still known, where it has been silent for long. One that is not ends this connection.
+    pub(crate) async fn look(&self) {
+        let inner = &self.inner;
+        if !self.is_silent() || self.ended().is_some() {
+            return;
+        }
+        let ping = inner.request(&self.dialect(), "ping", Map::new(), Map::new(), false);
+        let Ok((headers, Body { id, bytes })) = ping else { return };
+        if let Some(why) = inner.silence.look(&inner.endpoint, (headers, bytes, json!(id)), &inner.env).await {
+            inner.ended().get_or_insert(why);
+        }
     }
 
     /// The identity of the login that its requests go with, or not at all; `None` where nobody is logged in.
@@ -366,7 +389,7 @@ impl HttpConnection {
     /// One request and its answer.
     async fn exchange(&self, headers: HeaderMap, body: Body, how_far: &HowFar) -> Result<Reply, Failure> {
         let response = self.inner.endpoint.post_watched(headers, body.bytes, how_far).await?;
-        self.read(response, body.id).await
+        self.heard(self.read(response, body.id).await)
     }
 
     /// One question and what came back for it.
@@ -386,7 +409,16 @@ impl HttpConnection {
                 id
             });
         }
-        self.read(response, body.id).await.map_err(|failure| Unanswered::Broken(failure.into_why()))
+        let read = self.heard(self.read(response, body.id).await);
+        read.map_err(|failure| Unanswered::Broken(failure.into_why()))
+    }
+
+    /// Notes that there was an answer, if there was.
+    fn heard(&self, read: Result<Reply, Failure>) -> Result<Reply, Failure> {
+        if read.is_ok() {
+            self.inner.silence.broken(&self.inner.env);
+        }
+        read
     }
 
     /// The result in a reply; else the error says what came.

@@ -173,6 +173,10 @@ impl McpTransport {
             let outcome = self.await_call(call, permit, handle.task.is_some().then_some(&behind)).await;
             return Ok(if handle.task.is_some() { outcome } else { self.ended(server, permit, outcome).await });
         }
+        if is_not_begun(handle) {
+            // A person took their time, and the call is posted as if for the first time.
+            server.look_after_silence().await;
+        }
         let connection = self.place_of(server, permit, handle).await?;
         if let Err(why) = self.check_login(server, permit.name(), permit.destination(), &connection).await {
             return Err(server.error(|server, why| TransportError::Elsewhere { server, why }, &why));
@@ -210,10 +214,6 @@ impl McpTransport {
                         why: "it wants a person to be at an address, in answer to what it had asked for".to_owned(),
                     }),
                     Outcome::Continues(next) => Ok(Outcome::Continues(in_round_after(input, next))),
-                    // It is still to be told; the session that it is told in is another one.
-                    Outcome::Raw(RawReply::HttpStatus { status, body, of_session: true, .. }) => {
-                        Err(not_reached(server, &format!("its session is over (HTTP status {status}): {body}")))
-                    }
                     // The first round was taken, so nothing that is said to the second proves that nothing happened.
                     Outcome::Raw(RawReply::HttpStatus { status, .. }) => Ok(Outcome::Lost {
                         why: format!("it answered HTTP status {status} when it got what it had asked for"),
@@ -248,9 +248,6 @@ impl McpTransport {
         match Self::placed(connection, outcome) {
             Outcome::NotSent { why } => Err(not_reached(server, &why)),
             Outcome::Continues(next) => Ok(Outcome::Continues(in_round_after(input, next))),
-            Outcome::Raw(RawReply::HttpStatus { status, body, of_session: true, .. }) => {
-                Err(not_reached(server, &format!("its session is over (HTTP status {status}): {body}")))
-            }
             outcome @ (Outcome::Lost { .. } | Outcome::Raw(_)) => Ok(outcome),
         }
     }

@@ -208,6 +208,24 @@ impl Server {
         (!running.connection().host().has_changed()).then(|| running.generation.clone())
     }
 
+    /// Whether the session that is open has been silent for so long that [`look_after_silence`](Self::look_after_silence) looks at it.
+    pub(crate) fn is_silent(&self) -> bool {
+        let slot = self.running.try_lock().ok();
+        let connection = slot.as_ref().and_then(|slot| slot.as_ref()).map(Running::connection);
+        match connection {
+            Some(Connection::Http(http)) => http.is_silent(),
+            Some(Connection::Pipe(_)) | None => false,
+        }
+    }
+
+    /// Looks whether a session is still known that has been silent for long; the next that is made ready is another one where it is not.
+    pub(crate) async fn look_after_silence(&self) {
+        let connection = self.running.lock().await.as_ref().map(Running::connection);
+        if let Some(Connection::Http(http)) = connection {
+            http.look().await;
+        }
+    }
+
     /// Makes sure that a generation runs, and is what it was said to be, and returns its name and its connection.
     pub(crate) async fn ready(&self, shared: &Shared) -> Result<(String, Connection), TransportError> {
         let mut slot = self.running.lock().await;

@@ -521,6 +521,7 @@ impl ToolTransport for McpTransport {
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         let server = self.server(server)?;
+        server.look_after_silence().await;
         let (generation, connection) = server.ready(&self.shared).await?;
         server.check_change(&connection, &self.shared).await?;
         Ok(generation)
@@ -528,6 +529,10 @@ impl ToolTransport for McpTransport {
 
     fn running(&self, server: &str) -> Option<String> {
         self.server(server).ok()?.at_once()
+    }
+
+    fn is_silent(&self, server: &str) -> bool {
+        self.server(server).is_ok_and(Server::is_silent)
     }
 
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {

@@ -74,6 +74,10 @@ impl ToolTransport for Joined {
         self.of(server)?.running(server)
     }
 
+    fn is_silent(&self, server: &str) -> bool {
+        self.of(server).is_some_and(|transport| transport.is_silent(server))
+    }
+
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
         // A server that the program has no more gets nothing.
         self.of(&tool.server).map_or(Ok(None), |transport| transport.destination(tool, arguments))

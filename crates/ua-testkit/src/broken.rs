@@ -438,6 +438,10 @@ impl ToolTransport for NoFence {
         self.0.running(server)
     }
 
+    fn is_silent(&self, server: &str) -> bool {
+        self.0.is_silent(server)
+    }
+
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
         self.0.destination(tool, arguments)
     }
@@ -486,6 +490,10 @@ impl ToolTransport for LostIsFailed {
 
     fn running(&self, server: &str) -> Option<String> {
         self.0.running(server)
+    }
+
+    fn is_silent(&self, server: &str) -> bool {
+        self.0.is_silent(server)
     }
 
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {

@@ -80,6 +80,10 @@ impl ToolTransport for Seam<dyn ToolTransport> {
         self.inner.running(server)
     }
 
+    fn is_silent(&self, server: &str) -> bool {
+        self.inner.is_silent(server)
+    }
+
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
         self.inner.destination(tool, arguments)
     }

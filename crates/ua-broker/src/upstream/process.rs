@@ -132,6 +132,21 @@ impl Process {
         }
     }
 
+    /// Whether its session has been silent for so long that [`look`](Self::look) is called for before a call that may not simply be made again.
+    pub(super) fn is_silent(&self) -> bool {
+        match &self.link {
+            Link::Pipe(_) => false,
+            Link::Remote { relay, .. } => relay.is_silent(),
+        }
+    }
+
+    /// Looks whether its session is still known, which has ended where it is not.
+    pub(super) async fn look(&self) {
+        if let Link::Remote { relay, .. } = &self.link {
+            relay.look(self.next.fetch_add(1, Ordering::Relaxed)).await;
+        }
+    }
+
     pub(super) fn is_remote(&self) -> bool {
         matches!(self.link, Link::Remote { .. })
     }

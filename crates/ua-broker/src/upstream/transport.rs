@@ -78,6 +78,7 @@ impl ToolTransport for AsListed {
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.upstream.look_after_silence().await;
         let ready = self.upstream.looked_at().await;
         let (process, edition) = ready.map_err(|why| TransportError::NotStarted {
             server: server.to_owned(),
@@ -95,6 +96,11 @@ impl ToolTransport for AsListed {
         let process = self.upstream.process.try_lock().ok()?.clone()?;
         let is_so = !process.has_ended() && process.is_looked_at() && self.is_current();
         is_so.then(|| self.upstream.generation_of(&process))
+    }
+
+    fn is_silent(&self, _server: &str) -> bool {
+        let process = self.upstream.process.try_lock();
+        process.is_ok_and(|process| process.as_ref().is_some_and(|process| process.is_silent()))
     }
 
     /// A session has one tool server, known by where it sends and as whom (`server_id.rs`): with another one it is another
@@ -249,6 +255,14 @@ impl Upstream {
             }
             drop(running);
             process.effects.over(until, &self.env).await;
+        }
+    }
+
+    /// Looks whether a session is still known that has been silent for long; the next one is begun where it is not.
+    async fn look_after_silence(&self) {
+        let process = self.process.lock().await.clone();
+        if let Some(process) = process.filter(|process| !process.has_ended() && process.is_silent()) {
+            process.look().await;
         }
     }
 

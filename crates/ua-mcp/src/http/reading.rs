@@ -179,6 +179,20 @@ pub(super) fn is_about_session(status: StatusCode, body: &str) -> bool {
         || (status == StatusCode::BAD_REQUEST && names_it.iter().any(|words| said.contains(words)))
 }
 
+/// Whether a refusal of request `id` says that it does not know the session. What only somebody says who read the request says that it does.
+pub(super) fn says_session_is_over(status: StatusCode, body: &str, id: &Value) -> bool {
+    let is_read = || {
+        let said = read_message(body.as_bytes()).ok().filter(|said| said["id"] == *id);
+        said.and_then(|said| said["error"]["code"].as_i64()).is_some_and(is_of_a_reader)
+    };
+    is_about_session(status, body) && !is_read()
+}
+
+/// Whether an error's code is one of those for what is in a request: only who read it says so.
+pub(super) const fn is_of_a_reader(code: i64) -> bool {
+    matches!(code, -32603..=-32601)
+}
+
 /// Whether a status is about who asks, and not about what is asked.
 pub(super) fn is_at_the_door(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)

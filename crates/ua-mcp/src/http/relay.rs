@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 use ua_core::{Env, PrintedCommand};
 
@@ -20,6 +20,7 @@ use super::headers::{ParamHeaders, encoded, name_of};
 use super::reading::{
     self, Events, HELD_OPEN, MAX_RESUME_WAIT, MAX_RESUMES, RESUME_WAIT, may_be_asked_again, taken_up,
 };
+use super::silence::Silence;
 use super::{ASIDE, METHOD, NAME};
 use crate::amount::read_message;
 use crate::logins::{Bearer, Logins};
@@ -59,6 +60,7 @@ struct Wire {
     env: Env,
     agreed: Mutex<Agreed>,
     ended: Mutex<Option<String>>,
+    silence: Silence,
     /// What the server asks and tells by itself.
     heard: QueueSender<Value>,
 }
@@ -95,8 +97,15 @@ impl Relay {
     ) -> Result<Self, String> {
         let user_agent = concat!("ua/", env!("CARGO_PKG_VERSION"));
         let endpoint = Endpoint::new(url, headers, user_agent, Bearer::of(logins, url))?;
-        let wire =
-            Wire { server: server.to_owned(), endpoint, env, agreed: Mutex::default(), ended: Mutex::default(), heard };
+        let wire = Wire {
+            server: server.to_owned(),
+            endpoint,
+            env,
+            agreed: Mutex::default(),
+            ended: Mutex::default(),
+            silence: Silence::default(),
+            heard,
+        };
         Ok(Self { wire: Arc::new(wire), listening: Mutex::default() })
     }
 
@@ -111,6 +120,22 @@ impl Relay {
     /// There is a login, and no token can be had of it now.
     pub async fn login(&self) -> Result<Option<String>, String> {
         self.wire.endpoint.settled_login().await
+    }
+
+    /// Whether its session has been silent for so long that it is looked at before a call is sent that may not simply be made again.
+    pub fn is_silent(&self) -> bool {
+        let has_session = lock(&self.wire.agreed).session.is_some();
+        has_session && self.wire.silence.is_long(&self.wire.env)
+    }
+
+    /// Looks whether its session is still known, by a `ping` whose `id` is this. One that is not is over.
+    pub async fn look(&self, id: u64) {
+        let wire = &self.wire;
+        let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        let ping = (wire.headers(), ping.to_string().into_bytes(), json!(id));
+        if let Some(why) = wire.silence.look(&wire.endpoint, ping, &wire.env).await {
+            wire.end(&why);
+        }
     }
 
     /// Posts a request whose `id` is this, once, and waits for its answer. `headers` go with it alone.
@@ -154,7 +179,8 @@ impl Relay {
                 let code = body["error"]["code"].as_i64();
                 // In a session, 404 says that the session is over, also where it is said under the request's id. What only somebody says who
                 // read the request (a method, a parameter, an inner failure) is an answer all the same.
-                let of_session = status == StatusCode::NOT_FOUND && has_session && !code.is_some_and(is_of_a_reader);
+                let of_session =
+                    status == StatusCode::NOT_FOUND && has_session && !code.is_some_and(reading::is_of_a_reader);
                 let is_error = is_read && code.is_some() && !of_session;
                 body["id"].as_u64() == Some(id) && ((is_call && body.get("result").is_some()) || is_error)
             };
@@ -191,6 +217,7 @@ impl Relay {
         }
         match self.answer(response, id).await {
             Ok(answer) => {
+                wire.silence.broken(&wire.env);
                 if let Some(version) = answer["result"]["protocolVersion"].as_str().filter(|_| is_greeting) {
                     lock(&wire.agreed).version = HeaderValue::from_str(version).ok();
                 }
@@ -283,11 +310,6 @@ fn says_nothing(message: &Value) -> bool {
     let Some(fields) = message.as_object() else { return false };
     let has_id = fields.get("id").is_some_and(|id| !id.is_null());
     !has_id && ["method", "result", "error"].iter().all(|field| !fields.contains_key(*field))
-}
-
-/// Whether an error's code is one of those for what is in a request: only who read it says so.
-const fn is_of_a_reader(code: i64) -> bool {
-    matches!(code, -32603..=-32601)
 }
 
 /// The headers in which a request says what it is, if it is one that stands for itself.
@@ -433,7 +455,6 @@ async fn listen(wire: Arc<Wire>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
