@@ -213,18 +213,18 @@ fn refused_credentials_are_a_question_and_the_call_is_made_when_they_are_mended(
     );
 }
 
-/// What says that a session is over may stand in front of a server that has done the call: it is believed twice, and then a person reads it.
+/// What says that a session is over may stand in front of a server that has done the call: a person reads it, and nothing is sent again.
 #[test]
-fn a_session_that_is_over_again_and_again_is_a_question() {
+fn what_is_said_to_be_rejected_unread_is_a_question() {
     let env = env();
-    let server = Server::start("127.0.0.1:0", &[Then::ServeAndDeny; 20]);
+    let server = Server::start("127.0.0.1:0", &[Then::ServeAndDeny; 3]);
     server.configure(&env);
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Posted."}]));
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
-    output.shows(&["waiting for you", "HTTP status 404", "no such session"]);
-    assert_eq!((server.posted().len(), env.calls()), (3, vec!["post_comment unknown".to_owned()]));
+    output.shows(&["waiting for you", "rejected it unread", "HTTP status 404", "no such session"]);
+    assert_eq!((server.posted().len(), env.calls()), (1, vec!["post_comment unknown".to_owned()]));
     env.run(&["resume", "r"]).code(75);
-    assert_eq!(server.posted().len(), 3, "nothing is sent without a person's word");
+    assert_eq!(server.posted().len(), 1, "nothing is sent without a person's word");
 }
 
 /// A server that cannot be ended may begin a call after its connection was lost, whatever became of the run meanwhile.

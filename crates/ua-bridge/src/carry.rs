@@ -59,8 +59,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(250);
 /// The codes of errors in JSON-RPC: what cannot be read, and what could not be done.
 const UNREADABLE: i32 = -32700;
 const BROKEN: i32 = -32603;
-/// What is said of a request that no broker was told.
-const NOT_SENT: &str = "this request was not sent";
+/// What is said of a request that no broker was told: it says nothing of one before it that was.
+const NOT_SENT: &str = "this request was not sent; an equal one before it may have been";
 
 /// A request without an answer.
 struct Open {

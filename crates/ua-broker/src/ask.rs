@@ -27,7 +27,7 @@ use crate::road::Road;
 use crate::rules::{Asked, Asks, Live, Rule, Ruling, Seen, SeenArrival, decide, is_left_behind};
 use crate::session::{InUse, client_call, clients_key, own_call};
 use crate::sync::lock;
-use crate::texts::{Notice, Told, error_with_words, with_notice, with_words};
+use crate::texts::{Notice, OnceMore, Told, error_with_words, with_notice, with_words};
 
 /// How long a call waits for its turn behind another one before its client is told what it waits for, however long that would wait; half of
 /// its patience, if that is less.
@@ -873,8 +873,13 @@ impl Connection {
     /// What a call ended with, as an answer.
     fn answer_with(&self, call: &CallRecord, reply: RawReply, notice: Option<Notice>, made_at: Timestamp) -> Reply {
         let told = |told: Told| Reply::told(told, Some(&call.call_id), true);
-        let is_perhaps_another = matches!(notice, Some(Notice::Late { may_be_made_again: true, .. }));
-        let once_more = is_perhaps_another.then_some(made_at);
+        let once_more = if matches!(notice, Some(Notice::Late { may_be_made_again: true, .. })) {
+            OnceMore::IsSentAfter(made_at)
+        } else if is_one_effect(call) {
+            OnceMore::Never
+        } else {
+            OnceMore::IsSent
+        };
         match reply {
             RawReply::ToolResult { result } => {
                 let result = match notice {
@@ -915,12 +920,16 @@ fn doubt(call: &CallRecord) -> String {
     }
 }
 
+/// Whether equal calls are one effect.
+fn is_one_effect(call: &CallRecord) -> bool {
+    call.policy.is_by_content() && call.policy.effect_kind.is_some()
+}
+
 /// What is said of a receipt that is handed out by a rule.
 fn notice(rule: Rule, call: &CallRecord, written: Written) -> Option<Notice> {
     match (rule, written) {
         (Rule::Owed, written) => {
-            let may_be_made_again = !(call.policy.is_by_content() && call.policy.effect_kind.is_some());
-            Some(Notice::Late { was_written: written == Written::Yes, may_be_made_again })
+            Some(Notice::Late { was_written: written == Written::Yes, may_be_made_again: !is_one_effect(call) })
         }
         (Rule::Repeat, _) => Some(Notice::Duplicate),
         (Rule::Again, _) => Some(Notice::Once),

@@ -39,13 +39,28 @@ pub(crate) enum Told {
     NotSent { why: String },
     /// The tool server answered with a status that is no success.
     Refused { why: String },
-    /// A person said that it happened. `once_more`: when it was made, where the same call may be meant as another one.
-    Happened { by: String, proof: Option<String>, once_more: Option<Timestamp> },
+    /// A person said that it happened. `once_more`: what the same call comes to behind that.
+    Happened { by: String, proof: Option<String>, once_more: OnceMore },
     /// It was made and answered, and its answer is longer than is carried.
     TooLong { length: usize },
     /// The gateway itself could not do its work, before anything was sent.
     Broken { why: String },
 }
+
+/// What the same call comes to behind one that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnceMore {
+    /// The same answer: equal calls are one effect.
+    Never,
+    /// It is another one, and is sent.
+    IsSent,
+    /// The same, once it is known that this answer has reached whoever asks; the call was made then.
+    IsSentAfter(Timestamp),
+}
+
+/// What is known of the same call where nothing was decided about it. It may be a new one by then: the database may be another one.
+const NOT_DECIDED: &str = "The same call again returns what is recorded of this one, as far as that can be read then; whether it is sent where it \
+                           cannot is not decided, so look first whether this one happened.";
 
 /// As much of an answer that is recorded nowhere stands in a sentence.
 const MOST_SAID: usize = 4_000;
@@ -112,16 +127,16 @@ impl Told {
             }
             Self::Unstored { since: Some(at), why } => format!(
                 "Not repeated. This call was sent at {at}; its answer could not be stored or read: {why}. It may have happened. Do not \
-                 send it in other words. The same call again returns what came of it, and is not sent twice."
+                 send it in other words. {NOT_DECIDED}"
             ),
             Self::Unstored { since: None, why } => format!(
                 "Not repeated. This call may have been sent before, and what came of it cannot be read now: {why}. It may have happened. \
-                 Do not send it in other words. The same call again returns what came of it, and is not sent twice."
+                 Do not send it in other words. {NOT_DECIDED}"
             ),
             Self::Unrecorded { since, why, said } => format!(
                 "This call was sent at {since}, and its tool server answered: {said}\nThat is recorded nowhere yet: {why}. If the gateway ends \
                  before there is room, nobody knows of it any more. Tell the person you work for what it answered, and do not make this call \
-                 again in other words. The same call again returns this, or the recorded answer, and is not sent twice."
+                 again in other words. As long as the gateway runs, the same call again returns this, or the recorded answer."
             ),
             Self::ReadLost { why } => format!("Its answer was lost: {why}. It only reads: make it again."),
             Self::Running { since, is_sent } => {
@@ -170,8 +185,13 @@ impl Told {
                 let proof = proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
                 let happened = format!("This happened: {by} says so{proof}. The tool's own answer was lost.");
                 match once_more {
-                    Some(at) => format!("{happened} The call was made at {at} and was not made again.{ONCE_MORE}"),
-                    None => format!("{happened} Do not send it again."),
+                    OnceMore::IsSentAfter(at) => {
+                        format!("{happened} The call was made at {at} and was not made again.{ONCE_MORE}")
+                    }
+                    OnceMore::IsSent => format!(
+                        "{happened} Make this call again only if it is to have its effect once more: that is another one, and it is sent."
+                    ),
+                    OnceMore::Never => format!("{happened} Do not send it again."),
                 }
             }
             Self::TooLong { length } => format!(
@@ -485,7 +505,8 @@ mod tests {
             Told::Budget { budget: why.clone() },
             Told::NotSent { why: why.clone() },
             Told::Refused { why: why.clone() },
-            Told::Happened { by: why.clone(), proof: None, once_more: None },
+            Told::Happened { by: why.clone(), proof: None, once_more: OnceMore::Never },
+            Told::Happened { by: why.clone(), proof: None, once_more: OnceMore::IsSent },
             Told::TooLong { length: 70 << 20 },
             Told::Broken { why },
         ] {
@@ -508,8 +529,9 @@ mod tests {
             Told::Running { since, is_sent: true },
             Told::Running { since, is_sent: false },
             Told::TooLong { length: 70 << 20 },
-            Told::Happened { by: why.clone(), proof: None, once_more: None },
-            Told::Happened { by: why, proof: None, once_more: Some(since) },
+            Told::Happened { by: why.clone(), proof: None, once_more: OnceMore::Never },
+            Told::Happened { by: why.clone(), proof: None, once_more: OnceMore::IsSent },
+            Told::Happened { by: why, proof: None, once_more: OnceMore::IsSentAfter(since) },
         ] {
             let result = told.as_result(None, "ua");
             assert!(!result["content"][0]["text"].as_str().unwrap().contains("Not sent"), "{result}");

@@ -14,7 +14,41 @@ mod shim;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use ua_core::{Clock, Env, Sleep, Timestamp};
+
+/// The real clock, ahead by as many seconds of uptime as a test says: what is older by then is so without anybody waiting.
+#[derive(Debug)]
+struct Later {
+    clock: Arc<dyn Clock>,
+    by: Arc<AtomicU64>,
+}
+
+impl Later {
+    /// Puts it into `env`, and returns how far it is ahead.
+    fn within(env: &mut Env) -> Arc<AtomicU64> {
+        let by = Arc::new(AtomicU64::new(0));
+        env.clock = Arc::new(Self { clock: Arc::clone(&env.clock), by: Arc::clone(&by) });
+        by
+    }
+}
+
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn uptime(&self) -> Duration {
+        self.clock.uptime() + Duration::from_secs(self.by.load(Ordering::SeqCst))
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        self.clock.sleep(span)
+    }
+}
 
 /// An example program of this crate; `cargo test` builds them beside the tests.
 fn example(name: &str) -> PathBuf {

@@ -152,7 +152,7 @@ mod error_tests {
         for (code, detail, wanted) in [
             (Some("http_429"), Some("{\"error\": \"x\"}"), "failed: HTTP 429: {\"error\": \"x\"}"),
             (Some("http_429"), Some("429 of 500 calls"), "failed: HTTP 429: 429 of 500 calls"),
-            (Some("rejected_again"), Some("again (HTTP status 429)"), "failed: again (HTTP status 429)"),
+            (Some("rejected_unread"), Some("unread (HTTP status 429)"), "failed: unread (HTTP status 429)"),
             (Some("http_429"), None, "failed: HTTP 429"),
             (Some("tool_error"), Some("no"), "failed: no"),
             (None, None, "failed"),

@@ -58,8 +58,13 @@ impl Hostile {
     /// One that answers a method with a status.
     pub(super) async fn turning_away(method: &str, status: u16) -> Self {
         let this = Self::start().await;
-        *this.state.turned_away.lock().unwrap() = Some((method.to_owned(), status));
+        this.turn_away(method, status);
         this
+    }
+
+    /// From now on it answers a method with a status.
+    pub(super) fn turn_away(&self, method: &str, status: u16) {
+        *self.state.turned_away.lock().unwrap() = Some((method.to_owned(), status));
     }
 
     pub(super) fn serves_again(&self) {

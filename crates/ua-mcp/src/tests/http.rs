@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -12,11 +13,11 @@ use ua_toolserver::{HttpServer, Settings};
 
 use super::hostile::Hostile;
 use super::servers::{ServerBed, command, config};
-use super::{example, wait_for_async};
+use super::{Later, example, wait_for_async};
 use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;
 use crate::exchange::Sending;
-use crate::{McpTransport, McpTransportConfig, Protocol};
+use crate::{McpTransport, McpTransportConfig, Protocol, Relay, Relayed};
 
 pub(super) fn http(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -247,6 +248,29 @@ async fn a_forgotten_session_refuses_the_call_and_the_next_attempt_has_a_new_one
     let listed = peer.world.server.list(&peer.world.shared).await.unwrap();
     let names: Vec<&str> = listed.tools.iter().map(|tool| tool.name.raw.as_str()).collect();
     assert_eq!(names, ["mcp__web__a", "mcp__web__b"], "both pages, of a third session");
+}
+
+/// The same of a client's session, whose messages pass as they came.
+#[tokio::test]
+async fn a_relay_finds_out_whether_its_session_is_known() {
+    let hostile = Hostile::start().await;
+    let (mut env, (heard, _hears)) = (ua_core::system::env(), crate::queue());
+    let later = Later::within(&mut env);
+    let relay = Relay::new("web", &hostile.url, &BTreeMap::new(), env, heard, None).unwrap();
+    assert!(!relay.is_silent(), "it has no session yet");
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
+    assert!(matches!(relay.request(1, &hello, &[]).await, Relayed::Answer(_)));
+    assert!(!relay.is_silent());
+    later.fetch_add(5, Ordering::SeqCst);
+    assert!(relay.is_silent());
+    relay.look(2).await;
+    assert_eq!((relay.is_silent(), relay.is_over()), (false, false));
+    hostile.forget_sessions();
+    relay.look(3).await;
+    assert!(relay.is_over());
+    let pings: Vec<Value> =
+        hostile.seen().into_iter().filter(|seen| seen.method() == "ping").map(|seen| seen.body["id"].clone()).collect();
+    assert_eq!(pings, [json!(2), json!(3)]);
 }
 
 #[tokio::test]

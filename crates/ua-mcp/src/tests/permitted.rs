@@ -1,7 +1,7 @@
 //! Calls as the dispatcher makes them: with a permit of a real ledger.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use ua_dispatch::{Fence, Payload, Permit, ToolTransport, TransportError, verify_
 use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Lineage, Outbox};
 use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
 
+use super::Later;
 use super::hostile::Hostile;
 use super::http::http;
 use super::servers::{config, spec};
@@ -39,6 +40,10 @@ impl Clock for LimitIsUp {
         self.env.now()
     }
 
+    fn uptime(&self) -> Duration {
+        self.env.clock.uptime()
+    }
+
     fn sleep(&self, span: Duration) -> Sleep {
         let is_horizon = span <= HORIZON && span + Duration::from_hours(1) > HORIZON;
         if is_horizon {
@@ -55,6 +60,8 @@ pub(super) struct Run {
     env: Env,
     /// How often a horizon was waited for.
     horizons: Arc<AtomicU32>,
+    /// By how many seconds its clock is ahead.
+    later: Arc<AtomicU64>,
 }
 
 impl Run {
@@ -83,8 +90,9 @@ impl Run {
         config.remote_horizon = HORIZON;
         config.logins = logins;
         let horizons = Arc::default();
+        let later = Later::within(&mut config.env);
         config.env.clock = Arc::new(LimitIsUp { env: config.env.clone(), horizons: Arc::clone(&horizons) });
-        Self { env: config.env.clone(), transport: McpTransport::new(config), dir, horizons }
+        Self { env: config.env.clone(), transport: McpTransport::new(config), dir, horizons, later }
     }
 
     /// Takes one call all the way to RUNNING.
@@ -304,6 +312,38 @@ async fn a_call_whose_server_wants_a_person_at_an_address_is_made_after_that() {
     let Outcome::Raw(RawReply::ToolResult { result }) = done else { panic!("{done:?}") };
     assert_eq!(result["content"][0]["text"], "signed in, true", "it is the call itself, without answers");
     run.transport.shutdown().await;
+}
+
+/// A server that was restarted knows none of its sessions. Something harmless finds that out, and the call is posted once, in a session that is known.
+/// Who answers otherwise, or not as a server does that knows no session, is sent the call where it would have gone.
+#[tokio::test]
+async fn a_session_that_a_restarted_server_forgot_is_replaced_before_an_effect_is_posted() {
+    for (ping, session) in
+        [(None, "session-2"), (Some(202), "session-1"), (Some(503), "session-1"), (Some(405), "session-1")]
+    {
+        let hostile = Hostile::start().await;
+        let run = Run::with(http("fake", &hostile.url, &[]));
+        run.transport.ready("fake").await.unwrap();
+        assert!(!run.transport.is_silent("fake"), "it has just answered");
+        match ping {
+            Some(status) => hostile.turn_away("ping", status),
+            None => hostile.forget_sessions(),
+        }
+        run.later.fetch_add(5, Ordering::SeqCst);
+        assert!(run.transport.is_silent("fake"));
+        let outcome = Box::pin(run.invoke("echo", json!({}), CallPolicy::unclassified())).await;
+        assert!(matches!(outcome, Outcome::Raw(RawReply::ToolResult { .. })), "{ping:?}: {outcome:?}");
+        let of = |method: &str| -> Vec<String> {
+            let seen = hostile.seen().into_iter().filter(|seen| seen.method() == method);
+            seen.map(|seen| seen.header("mcp-session-id").unwrap_or_default().to_owned()).collect()
+        };
+        assert_eq!(
+            (of("ping"), of("tools/call")),
+            (vec!["session-1".to_owned()], vec![session.to_owned()]),
+            "{ping:?}"
+        );
+        assert!(!run.transport.is_silent("fake"));
+    }
 }
 
 /// Whatever a status says of the request for a task's result, it says nothing of the call, which was taken: it would be made a second time.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -465,30 +465,98 @@ async fn attempts_to_order(shop: &Shop) -> Vec<AttemptRecord> {
     all.filter(|attempt| attempt.call_id == id).collect()
 }
 
-/// That a server turned a call away unread is believed twice of one that may not simply be made again; then nobody knows, and a person reads
-/// what the server said. A call under its key is tried as often as the job allows, since a repeat does no harm.
+/// That a server turned a call away unread proves nothing of one that may not simply be made again: it is sent once, and a person reads what the
+/// server said. Where a policy says that its errors are without effect it is believed twice. A call under its key is tried as often as the job allows,
+/// since a repeat does no harm.
 #[tokio::test]
-async fn a_server_that_turns_a_call_away_for_ever_is_not_believed_for_ever() {
+async fn a_server_that_turns_a_call_away_is_not_believed_without_a_policy_and_never_for_ever() {
     let away = |status, of_session| {
         Outcome::Raw(RawReply::HttpStatus { status, body: "nobody knows you".into(), of_session, retry_after: None })
     };
+    let cleared = KEYED.replace("key_channel = \"meta\"", "errors_without_effect = [\"^nobody knows\"]");
     for (outcome, words) in [(away(404, true), "HTTP status 404"), (away(429, false), "HTTP status 429")] {
-        let mut shop = Shop::new(SCRIPT, POLICY, done);
-        shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
-        let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
-        let text = &question.text;
-        assert!(text.contains(words) && text.contains("nobody knows you") && text.contains("got it 3 times"), "{text}");
-        assert_eq!(attempts_to_order(&shop).await.len(), 3, "{outcome:?}");
-        // Each word of a person sends it once.
-        shop.answer(&question, Choice::Execute).await;
-        let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
-        assert_eq!(attempts_to_order(&shop).await.len(), 4, "{}", question.text);
+        for (policy, sent) in [(POLICY, 1), (cleared.as_str(), 3)] {
+            let mut shop = Shop::new(SCRIPT, policy, done);
+            shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
+            let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
+            let text = &question.text;
+            let why = if sent == 1 { "says that it rejected it unread" } else { "got it 3 times" };
+            assert!(text.contains(words) && text.contains("nobody knows you") && text.contains(why), "{text}");
+            assert_eq!(attempts_to_order(&shop).await.len(), sent, "{outcome:?}");
+            // Each word of a person sends it once.
+            shop.answer(&question, Choice::Execute).await;
+            let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
+            assert_eq!(attempts_to_order(&shop).await.len(), sent + 1, "{}", question.text);
+        }
 
         let mut shop = Shop::new(SCRIPT, KEYED, done);
         shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
         let ended = shop.run().await.unwrap();
         assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
         assert_eq!(attempts_to_order(&shop).await.len(), 6, "{outcome:?}");
+    }
+}
+
+/// Tools of a server that has been silent for long, until it is looked at.
+struct Silent {
+    tools: Arc<dyn ToolTransport>,
+    is_silent: Arc<AtomicBool>,
+    /// What was made ready, and what was sent, in order.
+    done: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[async_trait]
+impl ToolTransport for Silent {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        self.tools.list().await
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.tools.working_folder(server)
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.is_silent.store(false, Ordering::SeqCst);
+        self.done.lock().unwrap().push("looked at");
+        self.tools.ready(server).await
+    }
+
+    fn running(&self, server: &str) -> Option<String> {
+        self.tools.running(server)
+    }
+
+    fn is_silent(&self, _server: &str) -> bool {
+        self.is_silent.load(Ordering::SeqCst)
+    }
+
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        self.tools.destination(tool, arguments)
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        if permit.name().tool == "place_order" {
+            self.done.lock().unwrap().push("sent");
+        }
+        self.tools.invoke(permit).await
+    }
+}
+
+/// Only a call that may not simply be made again is worth a round trip.
+#[tokio::test]
+async fn a_server_that_was_silent_is_looked_at_before_a_call_that_may_not_simply_be_made_again() {
+    for (policy, expected) in [(POLICY, &["looked at", "sent"][..]), (KEYED, &["sent"])] {
+        let mut shop = Shop::new(SCRIPT, policy, done);
+        let done = Arc::default();
+        let silent = Silent {
+            tools: shop.step.agent.tools.clone(),
+            is_silent: Arc::new(AtomicBool::new(true)),
+            done: Arc::clone(&done),
+        };
+        shop.step.agent.tools = Arc::new(silent);
+        let ended = shop.run().await.unwrap();
+        assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
+        assert_eq!(*done.lock().unwrap(), expected);
+        assert_eq!(attempts_to_order(&shop).await.len(), 1);
     }
 }
 
