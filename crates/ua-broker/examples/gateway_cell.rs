@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ua_broker::{Broker, BrokerConfig, BrokerLock, serve};
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::Redactor;
+use ua_core::{Clock, Redactor, Sleep, Timestamp};
 use ua_mcp::ShimCommand;
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
@@ -138,6 +138,32 @@ fn start(rest: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The real clock, ahead by as many seconds of uptime as a file says, if it is there.
+#[derive(Debug)]
+struct Later {
+    clock: Arc<dyn Clock>,
+    file: PathBuf,
+}
+
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn uptime(&self) -> Duration {
+        let ahead = fs::read_to_string(&self.file).ok().and_then(|said| said.parse().ok());
+        self.clock.uptime() + Duration::from_secs(ahead.unwrap_or(0))
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        self.clock.sleep(span)
+    }
+
+    fn passes_by_itself(&self) -> bool {
+        self.clock.passes_by_itself()
+    }
+}
+
 /// The broker; `brokers` has a line for each that was started, also one that finds another.
 fn broker(root: &Path, hold_millis: u64) -> ExitCode {
     append(&root.join("stub/brokers"), &std::process::id().to_string());
@@ -164,7 +190,8 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         made_from: std::collections::BTreeMap::new(),
     };
     let mut config = config;
-    let env = ua_core::system::env();
+    let mut env = ua_core::system::env();
+    env.clock = Arc::new(Later { clock: Arc::clone(&env.clock), file: root.join("later") });
     if root.join("over_http").exists() {
         let tokens = ua_broker::Tokens::at(root.join("tokens.json"));
         let sessions = ua_broker::KeptSessions::at(root.join("http_sessions"));
@@ -581,7 +608,13 @@ fn exchange(folder: &Path, sessions: &Mutex<Sessions>, stream: TcpStream) -> io:
             "HTTP/1.1 200 OK\r\n{session}Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}"
         );
     }
-    for (name, line) in [("fails", "500 Internal Server Error"), ("moved", "307 Temporary Redirect")] {
+    // Whoever says the last two may not be who did it.
+    for (name, line) in [
+        ("fails", "500 Internal Server Error"),
+        ("moved", "307 Temporary Redirect"),
+        ("denied", "404 Not Found"),
+        ("turned_away", "429 Too Many Requests"),
+    ] {
         if fs::remove_file(folder.join(name)).is_ok() {
             let body = if name == "fails" { "{}" } else { "" };
             let length = body.len();

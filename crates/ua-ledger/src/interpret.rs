@@ -178,7 +178,8 @@ fn in_doubt(code: &str, why: &str, raw: &RawReply, said: &Settlement) -> Settlem
 /// What an HTTP status means, with what came beside it, as far as it is believed.
 fn of_status(status: u16, body: &str, of_session: bool, retry_after: Option<Duration>) -> Settlement {
     if of_session {
-        let detail = format!("its session is over (HTTP status {status}): {body}");
+        let said = if body.trim().is_empty() { String::new() } else { format!(": {body}") };
+        let detail = format!("its session is over (HTTP status {status}){said}");
         return failed(CallStatus::FailedDefinite, SESSION_OVER, &detail, None);
     }
     let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);

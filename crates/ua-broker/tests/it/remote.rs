@@ -35,7 +35,8 @@ fn it_is_spoken_to_as_one_over_pipes_and_its_session_ends_with_the_client() {
     world.check();
 }
 
-/// G8, upstream: a session that is over refuses a request unread, so it is made in the next one, which begins as the client began the first.
+/// G8, upstream: a session that is over refuses a request unread, so it is made in the next one, which begins as the client began the first. Before a
+/// call is sent it is found out that it is over, so that nobody is asked about it.
 #[test]
 fn a_forgotten_session_is_begun_again_and_nothing_is_sent_twice() {
     let world = GatewayWorld::remote();
@@ -49,10 +50,32 @@ fn a_forgotten_session_is_begun_again_and_nothing_is_sent_twice() {
     assert_eq!(client.answer(id)["result"]["resources"][0]["uri"], "stub://a");
     assert_eq!(text(&client.result("send_email", &mail())), "done, 1 so far");
     until_greeted(2);
+    fs::write(world.path("later"), "5").unwrap();
     world.behave("forget");
     assert_eq!(text(&client.result("append_line", &json!({"text": "a"}))), "done, 2 so far");
     until_greeted(3);
     assert_eq!((count("initialize"), count("notifications/initialized"), count("tools/call")), (3, 3, 2));
+    assert_eq!(world.questions(), [], "nobody is asked");
+    client.done();
+    world.check();
+}
+
+/// What finds no session any more may not be what got the call: a person says what came of it, and nothing is sent before.
+#[test]
+fn a_call_that_is_said_to_be_rejected_unread_is_in_doubt() {
+    let world = GatewayWorld::remote();
+    let mut client = world.client().greet();
+    assert_eq!(text(&client.result("append_line", &json!({"text": "a"}))), "done, 1 so far");
+    world.behave("forget");
+    for _ in 0..2 {
+        let unknown = client.result("append_line", &json!({"text": "b"}));
+        assert!(told(&unknown) == "unknown" && text(&unknown).contains("rejected it unread"), "{unknown}");
+    }
+    let questions = world.questions();
+    assert_eq!((questions.len(), questions[0].kind), (1, QuestionKind::UnknownOutcome));
+    assert_eq!(world.effects().len(), 1);
+    world.answer(&questions[0], Choice::Execute);
+    assert_eq!(text(&client.result("append_line", &json!({"text": "b"}))), "done, 2 so far");
     client.done();
     world.check();
 }
@@ -95,6 +118,14 @@ fn an_unknown_outcome_names_the_status_that_was_its_answer() {
     for (behaves, words) in [
         ("fails", "its outcome is unknown: its tool server answered HTTP status 500: {}."),
         ("moved", "answered HTTP status 307: the tool server redirects elsewhere"),
+        (
+            "denied",
+            "rejected it unread, which does not prove that it has no effect (its session is over (HTTP status 404))",
+        ),
+        (
+            "turned_away",
+            "rejected it unread, which does not prove that it has no effect (HTTP status 429: its server said",
+        ),
     ] {
         let world = GatewayWorld::remote();
         let mut client = world.client().greet();
