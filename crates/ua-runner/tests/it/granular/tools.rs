@@ -544,7 +544,7 @@ impl ToolTransport for Silent {
 /// Only a call that may not simply be made again is worth a round trip.
 #[tokio::test]
 async fn a_server_that_was_silent_is_looked_at_before_a_call_that_may_not_simply_be_made_again() {
-    for (policy, expected) in [(POLICY, &["looked at", "sent"][..]), (KEYED, &["sent"])] {
+    for (policy, expected) in [(POLICY, &["looked at", "sent"][..]), (KEYED, &["sent"][..])] {
         let mut shop = Shop::new(SCRIPT, policy, done);
         let done = Arc::default();
         let silent = Silent {
