@@ -539,6 +539,10 @@ impl ToolTransport for Silent {
         }
         self.tools.invoke(permit).await
     }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.tools.fence(server, generation, lost_at).await
+    }
 }
 
 /// Only a call that may not simply be made again is worth a round trip.
