@@ -494,8 +494,8 @@ impl CallPolicy {
         self.class == SideEffectClass::ReadOnly && self.on_unknown == OnUnknown::Redo
     }
 
-    /// Whether it does no harm to make a call once more of which nobody knows what became: it has no effect, or one that is there once however often it
-    /// is made.
+    /// Whether it does no harm to make a call once more of which nobody knows what became: it has no effect, or one that is there once however
+    /// often it is made.
     pub fn may_simply_be_repeated(&self) -> bool {
         !self.class.has_effect() || matches!(self.on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed)
     }
