@@ -24,8 +24,8 @@ use crate::open_requests::Asker;
 use crate::posted::{Arrived, Came};
 use crate::queue::Place;
 use crate::road::Road;
-use crate::rules::{Asked, Asks, Live, Rule, Ruling, Seen, SeenArrival, decide, is_left_behind};
-use crate::session::{InUse, client_call, clients_key, own_call};
+use crate::rules::{Asked, Asks, Earlier, Live, Rule, Ruling, Seen, SeenArrival, decide, is_left_behind};
+use crate::session::{InUse, client_call, clients_key, earlier, own_call};
 use crate::sync::lock;
 use crate::texts::{Notice, OnceMore, Told, error_with_words, with_notice, with_words};
 
@@ -421,6 +421,11 @@ impl Connection {
                 "Call {earlier} says the same, and its tool answered that it failed. It may have had its effect all the same: look before \
                  you let it be sent again."
             ),
+            Asks::Unread => format!(
+                "Call {earlier} says the same, and happened; nobody is known to have read its answer. Whether this is that call once more \
+                 cannot be told: it was made more than a week ago, as far as the clock says, or for a client that did not say what it is. \
+                 Look at its answer, and whether that is enough, before you let it be sent again."
+            ),
         };
         planned
     }
@@ -579,25 +584,30 @@ impl Connection {
             let mut of_call =
                 store.arrivals_of(ArrivalsOf::Call(id.clone())).await.map_err(Broken::at("read arrivals"))?;
             of_call.sort_by_key(|arrival| arrival.arrived_at);
-            let mut of_client = Vec::new();
+            let is_written = |arrival: &ArrivalRecord| {
+                arrival.answered_at.is_some() && !arrival.is_unread(now) && !self.is_unread(&arrival.arrival_id)
+            };
+            let mut of_whom = Vec::new();
             for arrival in &of_call {
                 let of = self.session_seen(&arrival.run_id, session).await?;
-                of_client.push(of.is_some_and(|of| is_of_client(&of, &session.record)));
+                let is_here = self.broker.is_here(&arrival.run_id, !is_written(arrival));
+                let earlier = |of: &SessionRecord| earlier(&session.record, of, arrival.arrived_at, is_here);
+                let earlier = of.as_ref().map_or(Earlier::No, earlier);
+                of_whom.push((of.is_some_and(|of| is_of_client(&of, &session.record)), earlier));
             }
             let live = self.broker.live().get(&id).cloned();
             let told_at = self.broker.promises.made_at(&session.run.run_id, &id);
-            let as_seen = |(arrival, is_of_client): (ArrivalRecord, bool)| SeenArrival {
+            let as_seen = |(arrival, (is_of_client, earlier)): (ArrivalRecord, (bool, Earlier))| SeenArrival {
                 is_of_client,
+                earlier,
                 arrived_at: arrival.arrived_at,
-                answered_at: arrival
-                    .answered_at
-                    .filter(|_| !arrival.is_unread(now) && !self.is_unread(&arrival.arrival_id)),
+                answered_at: arrival.answered_at.filter(|_| is_written(&arrival)),
                 is_acknowledged: arrival.acknowledged_at.is_some(),
                 is_family: arrival.run_id == session.run.run_id,
                 arrival: arrival.arrival_id,
                 client_call: arrival.client_call,
             };
-            let arrivals: Vec<SeenArrival> = of_call.into_iter().zip(of_client).map(as_seen).collect();
+            let arrivals: Vec<SeenArrival> = of_call.into_iter().zip(of_whom).map(as_seen).collect();
             calls.push(Seen {
                 asked_at: call.created_at,
                 is_family: call.root_run_id == session.run.root_run_id,

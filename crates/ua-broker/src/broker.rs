@@ -1,6 +1,6 @@
 //! What the broker has, for all who come to it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use ua_classify::Classifier;
-use ua_core::{CallId, Env, QuestionId, RawReply, Redactor, Timestamp};
+use ua_core::{CallId, Env, QuestionId, RawReply, Redactor, RunId, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_mcp::{Horizon, Logins, ShimCommand};
 use ua_runner::LateFile;
@@ -120,7 +120,7 @@ pub(crate) struct Kept {
 }
 
 /// Somebody who is connected, for those who look.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Connected {
     pub(crate) server: String,
     pub(crate) client: String,
@@ -128,6 +128,10 @@ pub(crate) struct Connected {
     pub(crate) identity: &'static str,
     pub(crate) parent: u32,
     pub(crate) way: Way,
+    /// The sessions that it is in.
+    pub(crate) runs: HashSet<RunId>,
+    /// Whether its client may have gone: over HTTP nobody says so.
+    pub(crate) is_away: bool,
 }
 
 /// How somebody is connected.
@@ -293,6 +297,17 @@ impl Broker {
     /// Whether a client's own dialogue shows a question, and has not shown it for so long that nobody can be there.
     pub fn is_shown(&self, question: &QuestionId) -> bool {
         self.shown.is_shown(question, self.env.now())
+    }
+
+    /// Whether the client of a session is connected. One over HTTP is not where it may have gone, or where the stream ended on which it waited for an
+    /// answer: `is_unanswered`, it has none to a call that is over.
+    pub(crate) fn is_here(&self, session: &RunId, is_unanswered: bool) -> bool {
+        let connected = self.connected();
+        let mut of_session = connected.values().filter(|connected| connected.runs.contains(session));
+        of_session.any(|connected| match connected.way {
+            Way::Bridge => true,
+            Way::Http => !connected.is_away && !is_unanswered,
+        })
     }
 
     pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<CallId, Arc<LiveCall>>> {

@@ -25,7 +25,7 @@ use crate::posted::Came;
 use crate::presence::Presence;
 use crate::queue::{Place, Queue};
 use crate::road::Road;
-use crate::session::{CONNECTION, HOLDER, Identity, InUse, wrong_names};
+use crate::session::{CONNECTION, HOLDER, Identity, InUse, UNKNOWN, wrong_names};
 use crate::settings::Patience;
 use crate::subscriptions::Subscriptions;
 use crate::sync::lock;
@@ -107,7 +107,7 @@ impl Connection {
         };
         let upstream = Upstream::new(launch, broker.env.clone(), broker.live.clone(), to_client)
             .map_err(|error| Broken::new(error.to_string()))?;
-        let unknown = Arc::new(Client { name: "?".to_owned(), ..Client::default() });
+        let unknown = Arc::new(Client { name: UNKNOWN.to_owned(), ..Client::default() });
         let connection = Arc::new(Self {
             client: Mutex::new((Era::Handshake, unknown)),
             upstream: Arc::new(upstream),
@@ -150,15 +150,18 @@ impl Connection {
     }
 
     fn show(&self, identity: &'static str) {
-        let shown = Connected {
-            server: self.hello.name.clone(),
-            client: self.client().name.clone(),
-            project: self.project.clone(),
-            identity,
-            parent: self.hello.parent,
-            way: self.hello.way,
-        };
-        self.broker.connected().insert(self.hello.bridge.clone(), shown);
+        let (server, client, project) = (self.hello.name.clone(), self.client().name.clone(), self.project.clone());
+        let (parent, way) = (self.hello.parent, self.hello.way);
+        let mut connected = self.broker.connected();
+        let shown = connected.entry(self.hello.bridge.clone()).or_default();
+        *shown = Connected { server, client, project, identity, parent, way, ..std::mem::take(shown) };
+    }
+
+    /// Whether its client may have gone, for those who look.
+    pub(crate) fn shows_away(&self, is_away: bool) {
+        if let Some(shown) = self.broker.connected().get_mut(&self.hello.bridge) {
+            shown.is_away = is_away;
+        }
     }
 
     /// Who it is.
@@ -469,6 +472,9 @@ impl Connection {
         let named = self.hello.principal.as_deref().unwrap_or(&client.name);
         let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;
         self.show(identity.level);
+        if let Some(shown) = self.broker.connected().get_mut(&self.hello.bridge) {
+            shown.runs.insert(session.run.run_id.clone());
+        }
         // Whoever comes through a bridge has what an earlier broker wrote to the bridge, which outlives brokers.
         if self.hello.way == Way::Bridge {
             self.goes_on(&session).await?;
@@ -500,6 +506,9 @@ impl Connection {
         if is_orderly {
             self.acknowledge().await;
         }
+        // Before nobody waits any more, so that whoever comes next is not told apart from a client that is no longer there; and behind whoever may have
+        // shown it meanwhile.
+        self.broker.connected().remove(&self.hello.bridge);
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.shutdown().await;
         self.broker.connected().remove(&self.hello.bridge);

@@ -7,8 +7,15 @@
 //! The same words to another tool server of that name, or as another account, are another call; whether it is the same one under a new token
 //! nobody here knows. So what would be that call if the servers were one is asked about: never told as made, never sent silently.
 //!
+//! A client whose session is its connection is another session after a kill, and says in nothing that it is the one from before. Of two mistakes
+//! one is made at last: an effect that is made twice, of which nobody hears, or an answer that is handed to an agent which meant another effect; that
+//! one reads when the call was made, and how to have it made once more. So the first equal call of a client of the same kind that came behind is the
+//! earlier one. Who had a session already when that one was asked for was there beside it, and means another one; so does whoever made one itself.
+//! For how long a receipt lies there a clock says, and clocks jump: one that nobody read is asked about for ever, and never forgotten.
+//!
 //! Invariants: beside a call that is unknown, or that nobody waits for any more, the same call is never a new one where it could be the same
 //! effect; a read is a new call but for a request that comes again; what a request is does not depend on the order in which calls are listed.
+//! What happened and nobody is known to have read is never made again silently, whatever the clock says.
 //! Proved by: the table and the properties below, the search over all short histories of a session in `histories`, `tests/it`.
 
 use std::time::Duration;
@@ -16,7 +23,7 @@ use std::time::Duration;
 use ua_core::{CallId, CallStatus, SideEffectClass, Timestamp};
 use ua_store::ArrivalRecord;
 
-/// How long a result that nobody took is kept for the next who asks.
+/// How long a result that nobody took is handed to the next who asks. Behind that a person is asked.
 pub const OWED_FOR: Duration = Duration::from_hours(24 * 7);
 
 /// An answer that took so long may have come when a client that does not say so had given up. No client is known to wait for less.
@@ -86,6 +93,18 @@ pub enum Live {
     Left,
 }
 
+/// Whether a request of another session may be of the very client that asks now, which had another connection then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Earlier {
+    /// It is of this session, or of a client that is known to be another one.
+    No,
+    /// It is of a client like this one, which is still there, or beside which this one was there already.
+    Beside,
+    /// It is of a client like this one that nothing but its connection was known of, and that had gone when this one came. Whether both say what
+    /// they are; else they are only alike in saying nothing.
+    Gone { is_told: bool },
+}
+
 /// An earlier request for a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenArrival {
@@ -99,6 +118,8 @@ pub struct SeenArrival {
     pub is_family: bool,
     /// Whether it is of what the client calls one session, with whichever tool server.
     pub is_of_client: bool,
+    /// Whether it may be of this client where nothing names the session that it is of.
+    pub earlier: Earlier,
     /// When it came.
     pub arrived_at: Timestamp,
     /// When its answer was written to the client.
@@ -205,6 +226,9 @@ pub enum Asks {
     Withdrawn,
     /// The session asked for the earlier one, which is another session's, and read that it failed: it may have had its effect.
     Failed,
+    /// Nobody is known to have read the answer of the earlier one, and it is not known whether that one is meant: it is long ago, or of a client
+    /// that did not say what it is.
+    Unread,
 }
 
 /// What a request is. `seen` are the calls of the project with its tool and its arguments, in any order.
@@ -222,21 +246,29 @@ pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     }
 }
 
-/// What is not made once more without a person's word, with whichever server: what a person did not let go out, and a declared effect that
-/// failed, as whoever asks has heard, and may be there all the same. A later one that went out stands in the place of an earlier one.
+/// What is not made once more without a person's word, with whichever server: what a person did not let go out, what happened and nobody is known
+/// to have read, and a declared effect that failed, as whoever asks has heard, and may be there all the same. A later one that went out stands in
+/// the place of an earlier one. Only what was not let go out, and so did nothing, is forgotten after a time.
 fn asked_about(asked: &Asked<'_>, seen: &[Seen]) -> Option<Ruling> {
     let as_asked = |seen: &Seen| if seen.is_same_server { seen.clone() } else { seen.as_if_same_server() };
     // With whether it is of its own run.
     let seen: Vec<(bool, Seen)> = seen.iter().map(|seen| (seen.is_family, as_asked(seen))).collect();
     let of_project = asked.class != SideEffectClass::Local;
-    let last = seen.iter().filter(|(_, seen)| seen.is_family || of_project);
-    let last = last.filter(|(_, seen)| seen.is_withdrawn || seen.went_out());
-    let (is_own, last) = last.max_by(|(_, a), (_, b)| (a.asked_at, &a.call).cmp(&(b.asked_at, &b.call)))?;
-    if asked.at.since(last.asked_at) > OWED_FOR {
-        return None;
+    let reached = || seen.iter().filter(|(_, seen)| seen.is_family || of_project);
+    let is_unread = |(is_own, seen): &&(bool, Seen)| {
+        // One of its own run is the verdict's to find, where it is known by its content.
+        let is_the_verdicts = *is_own && asked.is_declared;
+        !is_the_verdicts && (seen.is_owed(asked) || seen.is_left(asked))
+    };
+    let unread = reached().filter(is_unread).map(|(_, seen)| seen).max_by(|a, b| a.place().cmp(&b.place()));
+    let is_stood_for = |unread: &Seen| reached().any(|(_, other)| other.stands_for(unread, asked));
+    if let Some(unread) = unread.filter(|unread| !is_stood_for(unread)) {
+        return Some(Ruling::Ask(unread.call.clone(), Asks::Unread));
     }
+    let last = reached().filter(|(_, seen)| seen.is_withdrawn || seen.went_out());
+    let (is_own, last) = last.max_by(|(_, a), (_, b)| a.place().cmp(&b.place()))?;
     if last.is_withdrawn {
-        return Some(Ruling::Ask(last.call.clone(), Asks::Withdrawn));
+        return last.is_recent(asked).then(|| Ruling::Ask(last.call.clone(), Asks::Withdrawn));
     }
     // One of its own run is the verdict's to find. The same client heard of it in whichever session it was.
     let is_heard = !is_own && (last.is_known_to_family() || last.is_of_client);
@@ -248,7 +280,7 @@ fn asked_about(asked: &Asked<'_>, seen: &[Seen]) -> Option<Ruling> {
 fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     // The newest first; of two of one instant, the one with the later id.
     let mut newest: Vec<&Seen> = seen.iter().collect();
-    newest.sort_by(|a, b| (b.asked_at, &b.call).cmp(&(a.asked_at, &a.call)));
+    newest.sort_by(|a, b| b.place().cmp(&a.place()));
     // The very request of what a person did not let go out is told so; by another name of its client it is another one.
     let is_exact = |seen: &&&Seen| seen.is_exact(asked) && (!seen.is_withdrawn || seen.is_under(asked.arrival));
     if let Some(exact) = newest.iter().find(is_exact) {
@@ -265,7 +297,7 @@ fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
         if let Some(open) = newest.iter().filter(of).find(|seen| seen.is_unsettled()) {
             return open.as_it_stands(Rule::Unsettled);
         }
-        if let Some(owed) = newest.iter().filter(of).find(|seen| seen.is_owed(asked)) {
+        if let Some(owed) = newest.iter().filter(of).find(|seen| seen.is_owed(asked) && seen.is_recent(asked)) {
             return Ruling::HandOut(owed.call.clone(), Rule::Owed);
         }
     }
@@ -277,7 +309,14 @@ fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
         }
         // What a shell is told twice is mostly meant twice.
         let unheard = newest.iter().filter(is_own).find(|seen| of_project && seen.is_perhaps_unheard(asked));
-        return unheard.map_or(Ruling::New, |seen| Ruling::HandOut(seen.call.clone(), Rule::Again));
+        if let Some(unheard) = unheard {
+            return Ruling::HandOut(unheard.call.clone(), Rule::Again);
+        }
+        // Whoever made one itself was there while the other one was under way, or was handed it before.
+        let has_own = newest.iter().any(|seen| seen.is_family && seen.went_out());
+        let is_handed_on = |seen: &&&Seen| seen.is_left(asked) && seen.is_of_one_kind() && seen.is_recent(asked);
+        let left = newest.iter().find(is_handed_on).filter(|_| !has_own);
+        return left.map_or(Ruling::New, |seen| Ruling::HandOut(seen.call.clone(), Rule::Owed));
     }
     if let Some(done) = newest.iter().find(|seen| seen.is_done() && seen.is_known_to_family()) {
         return Ruling::HandOut(done.call.clone(), Rule::Repeat);
@@ -379,11 +418,53 @@ impl Seen {
         self.happened() && !is_another && self.is_meant(asked) && !is_paid
     }
 
-    /// The same where its answer was written so late that whoever asked may have given up before, and asks again.
+    /// It happened, and whoever asked for it has gone without an answer, as far as is known; and who asks now may be the same one, that nothing
+    /// names. The first of them that has its answer is the one.
+    fn is_left(&self, asked: &Asked<'_>) -> bool {
+        let is_of_alike = |arrival: &&SeenArrival| arrival.earlier != Earlier::No;
+        let is_gone = |arrival: &&SeenArrival| matches!(arrival.earlier, Earlier::Gone { .. });
+        let had = self.arrivals.iter().filter(is_of_alike).filter(|arrival| arrival.is_acknowledged);
+        let had = had.map(|arrival| arrival.arrived_at).max();
+        let left = self.arrivals.iter().filter(is_gone).filter(|arrival| !arrival.is_acknowledged);
+        let left = left.map(|arrival| arrival.arrived_at).max();
+        let is_unread = left.is_some_and(|left| had.is_none_or(|had| left > had));
+        let is_anybodys = !asked.is_declared && !self.is_known_to_family() && !self.is_meant_as_another(asked);
+        is_unread && is_anybodys && self.happened() && self.live == Live::No
+    }
+
+    /// Its place among the calls of a project.
+    fn place(&self) -> (Timestamp, &CallId) {
+        (self.asked_at, &self.call)
+    }
+
+    /// Whether it went out behind one that nobody read, so that whoever asks now does not mean that one any more. Where equal calls may be two
+    /// effects, another session's stands in the place of none that was its own.
+    fn stands_for(&self, unread: &Self, asked: &Asked<'_>) -> bool {
+        let is_anybodys = asked.is_declared || (unread.was_doubted && !unread.is_known_to_family());
+        let is_its_own = is_anybodys || self.is_known_to_family() || self.is_of_alike();
+        self.went_out() && is_its_own && self.place() > unread.place()
+    }
+
+    /// Whether a client that has gone, and that this one may be, asked for it.
+    fn is_of_alike(&self) -> bool {
+        self.arrivals.iter().any(|arrival| matches!(arrival.earlier, Earlier::Gone { .. }))
+    }
+
+    /// Whether that one and this one say what they are.
+    fn is_of_one_kind(&self) -> bool {
+        self.arrivals.iter().any(|arrival| arrival.earlier == Earlier::Gone { is_told: true })
+    }
+
+    /// Not so long ago that nobody means it any more, as far as the clock is right.
+    fn is_recent(&self, asked: &Asked<'_>) -> bool {
+        asked.at.since(self.asked_at) <= OWED_FOR
+    }
+
+    /// It happened, and its answer was written so late that whoever asked may have given up before, and asks again.
     fn is_perhaps_unheard(&self, asked: &Asked<'_>) -> bool {
         let is_heard =
             |arrival: &SeenArrival| arrival.is_family && arrival.is_acknowledged && !arrival.is_perhaps_unheard(asked);
-        self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(is_heard)
+        self.happened() && self.is_meant(asked) && self.is_recent(asked) && !self.arrivals.iter().any(is_heard)
     }
 
     fn happened(&self) -> bool {
@@ -401,7 +482,7 @@ impl Seen {
     fn is_meant(&self, asked: &Asked<'_>) -> bool {
         let is_own = self.is_known_to_family();
         let is_meant = asked.is_declared || (is_own && !self.is_left_behind) || (!is_own && self.was_doubted);
-        is_meant && self.live == Live::No && asked.at.since(self.asked_at) <= OWED_FOR
+        is_meant && self.live == Live::No
     }
 }
 

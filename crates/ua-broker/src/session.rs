@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use ua_core::{CallId, CallStatus, Message, Origin, Redactor, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
+use ua_core::{
+    CallId, CallStatus, Message, Origin, Redactor, RunId, RunSpec, RunStatus, RunStop, StepId, Timestamp, Trace,
+};
 use ua_ledger::{LateReplies as _, Outbox, settle_by_late_replies};
 use ua_mcp::LockDir;
 use ua_runner::{NoWaiting, PastError, PastKnown, RunLock, owner_stamp};
@@ -17,6 +19,7 @@ use ua_store::{
 };
 
 use crate::broker::{Broken, Broker};
+use crate::rules::Earlier;
 use crate::turns::Turns;
 use crate::wire::Hello;
 
@@ -30,6 +33,9 @@ const IN_META: [&str; 7] = [
     "antigravity.google/conversation_id",
     "sessionId",
 ];
+
+/// What a client is called that has not said what it is.
+pub(crate) const UNKNOWN: &str = "?";
 
 /// Where clients name the tool use that a call is.
 const CALL_IN_META: [&str; 5] =
@@ -55,10 +61,10 @@ impl Identity {
     fn as_said(meta: &Value, client: &str, hello: &Hello, hooked: Option<&str>) -> Self {
         let said = |name: &&str| meta[*name].as_str().map(|value| format!("{name}:{value}"));
         if let Some(key) = IN_META.iter().find_map(said) {
-            return Self { key, level: "exact" };
+            return Self { key, level: EXACT };
         }
         if let Some(session) = hooked {
-            return Self { key: format!("env:{session}"), level: "exact" };
+            return Self { key: format!("env:{session}"), level: EXACT };
         }
         let hint = |of: &str, name: &str| hello.hints.get(name).filter(|_| client == of).cloned();
         let hinted = hint("claude-code", "CLAUDE_CODE_SESSION_ID").or_else(|| hint("grok", "GROK_SESSION_ID"));
@@ -69,8 +75,25 @@ impl Identity {
     }
 }
 
+/// How well a session is known that its client names.
+const EXACT: &str = "exact";
+
 /// How well a session is known of which nothing is known but its connection, so that it is no other client's.
 pub(crate) const CONNECTION: &str = "connection";
+
+/// Whether a request of another session may be of the client whose session this is, where nothing names the other one: a client that was killed goes
+/// on as another connection. `is_here`: the other one is connected.
+pub(crate) fn earlier(own: &SessionRecord, other: &SessionRecord, arrived_at: Timestamp, is_here: bool) -> Earlier {
+    let is_alike = other.run_id != own.run_id && other.client == own.client && other.identity != EXACT;
+    if !is_alike {
+        return Earlier::No;
+    }
+    // A session is opened when its client first asks for a tool. Who had one when that was asked for was there beside it.
+    if is_here || own.opened_at <= arrived_at {
+        return Earlier::Beside;
+    }
+    Earlier::Gone { is_told: !matches!(own.client.as_str(), "" | UNKNOWN) }
+}
 
 /// What the client calls a session, of the key that it is kept under.
 pub(crate) fn clients_key(session_key: &str) -> &str {
@@ -528,6 +551,37 @@ mod tests {
         assert_eq!((hooked.key.as_str(), hooked.level), ("env:s2", "exact"));
         let call = client_call(&Redactor::default(), &json!({"claudecode/toolUseId": "toolu_1"}));
         assert_eq!(call.as_deref(), Some("toolu_1"));
+    }
+
+    /// Whose session is its connection may be whoever of its kind had gone before; what its client names is nobody else's.
+    #[test]
+    fn a_client_that_nothing_names_may_be_one_of_its_kind_that_has_gone() {
+        let at = |seconds: i64| Timestamp::from_millis(1_767_323_045_000 + seconds * 1_000);
+        let session = |run: &str, client: &str, identity: &str, opened: i64| SessionRecord {
+            run_id: RunId::parse(run).unwrap(),
+            project: "p".to_owned(),
+            server: "mail".to_owned(),
+            session_key: format!("{identity}:{run}"),
+            client: client.to_owned(),
+            identity: identity.to_owned(),
+            reach: "r".to_owned(),
+            opened_at: at(opened),
+        };
+        let own = session("run_2", "mcp", CONNECTION, 10);
+        let gone = |is_told| Earlier::Gone { is_told };
+        for (own, other, arrived, is_here, wanted) in [
+            (&own, session("run_1", "mcp", CONNECTION, 0), 5, false, gone(true)),
+            (&own, session("run_1", "mcp", CONNECTION, 0), 5, true, Earlier::Beside),
+            (&own, session("run_1", "mcp", CONNECTION, 0), 10, false, Earlier::Beside),
+            (&own, session("run_1", "mcp", "provisional", 0), 5, false, gone(true)),
+            (&own, session("run_1", "mcp", EXACT, 0), 5, false, Earlier::No),
+            (&own, session("run_1", "other", CONNECTION, 0), 5, false, Earlier::No),
+            (&own, own.clone(), 5, false, Earlier::No),
+            (&session("run_2", "", CONNECTION, 10), session("run_1", "", CONNECTION, 0), 5, false, gone(false)),
+            (&session("run_2", "?", CONNECTION, 10), session("run_1", "?", CONNECTION, 0), 5, false, gone(false)),
+        ] {
+            assert_eq!(earlier(own, &other, at(arrived), is_here), wanted, "{} {arrived} {is_here}", other.session_key);
+        }
     }
 
     /// Whatever a client calls itself, its sessions and its calls is stored, and shown in lists.

@@ -132,6 +132,7 @@ impl HttpSession {
 
     fn used(&self) {
         *lock(&self.used_at) = self.connection.broker.env.now();
+        self.connection.shows_away(false);
     }
 
     /// When it was used last.
@@ -159,6 +160,7 @@ impl HttpSession {
     /// Its client is not to be found: what its tool server asks is declined. One without sessions may be with a person to whom it put what it
     /// was told to come back with; what was not put to it is asked in vain.
     pub(super) async fn is_away(&self) {
+        self.connection.shows_away(true);
         if !self.is_stateless {
             self.connection.nobody_is_there().await;
         }

@@ -2,7 +2,8 @@
 //!
 //! A client asks for what it has no answer to, and for that again when it is told to, when it gave up, or when it was killed. Whatever happens in
 //! between, whoever else asks for the same, and in whichever order: no session makes an effect that it asked for before and has no answer to.
-//! And what it has heard of, it may want anew. So it is where the broker dies at any moment, and clients ask and give up while there is none.
+//! And what it has heard of, it may want anew. So it is where the broker dies at any moment, and clients ask and give up while there is none; and,
+//! but for which agent reads which receipt, where nothing names a session but its connection, and the next client of a killed one has another one.
 
 use super::*;
 
@@ -50,6 +51,8 @@ enum Read {
 #[derive(Debug, Clone)]
 struct Request {
     session: usize,
+    /// Over which connection it came.
+    connection: usize,
     call: usize,
     is_new: bool,
     at: i64,
@@ -85,6 +88,8 @@ struct Unsaid {
 #[derive(Debug, Clone)]
 struct Call {
     session: usize,
+    /// Over which connection it was asked for first.
+    connection: usize,
     text: usize,
     at: i64,
     is_sent: bool,
@@ -98,6 +103,8 @@ struct Call {
 /// What a session's client knows.
 #[derive(Debug, Clone, Default)]
 struct Client {
+    /// How many there were before it.
+    number: usize,
     /// What was written to the one that is there.
     written: Vec<usize>,
     /// Of each text whether it has an answer.
@@ -121,6 +128,18 @@ struct Scene {
     /// Whether the bridge keeps a cancellation with the request that it asks for again, and withdraws what it told nobody.
     keeps_cancels: bool,
     promises: Promises,
+    names: Names,
+}
+
+/// What the gateway knows a session by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// By its name, which the next client of it says as well.
+    Said,
+    /// By its connection alone; what of a client that has gone was never read is handed to the next one of its kind.
+    None,
+    /// The same, as it was: the next one is anybody.
+    NoneAndForgotten,
 }
 
 /// The gateway and its clients.
@@ -139,7 +158,7 @@ struct World {
 }
 
 /// Whether a session went on from a call, as one set of rules has it.
-type LeftBehind = fn(&World, usize, usize, &Known, SideEffectClass) -> bool;
+type LeftBehind = fn(&World, usize, usize, &Known, Scene) -> bool;
 
 /// What the gateway knows of who asked for a call.
 struct Known {
@@ -147,20 +166,20 @@ struct Known {
     told_at: Option<Timestamp>,
 }
 
-fn by_the_rules(world: &World, session: usize, call: usize, known: &Known, class: SideEffectClass) -> bool {
+fn by_the_rules(world: &World, session: usize, call: usize, known: &Known, scene: Scene) -> bool {
     let of = &world.calls[call];
-    let dropped_at = of.done_at.filter(|_| of.is_dropped && class == SideEffectClass::Local);
-    is_left_behind(&known.arrivals, known.told_at, world.heard_at(session).map(at), dropped_at.map(at))
+    let dropped_at = of.done_at.filter(|_| of.is_dropped && scene.class == SideEffectClass::Local);
+    is_left_behind(&known.arrivals, known.told_at, world.heard_at(session, scene.names).map(at), dropped_at.map(at))
 }
 
 /// As it was: whichever effect was asked for later, in whichever way, took the receipt of an earlier one away.
-fn by_the_newest(world: &World, session: usize, call: usize, _known: &Known, _class: SideEffectClass) -> bool {
+fn by_the_newest(world: &World, session: usize, call: usize, _known: &Known, _scene: Scene) -> bool {
     world.requests.iter().rfind(|request| request.session == session).is_some_and(|newest| newest.call != call)
 }
 
 /// As it was: a receipt was owed to nobody but whoever asked for its call first.
-fn by_who_began(world: &World, session: usize, call: usize, known: &Known, class: SideEffectClass) -> bool {
-    world.calls[call].session != session || by_the_rules(world, session, call, known, class)
+fn by_who_began(world: &World, session: usize, call: usize, known: &Known, scene: Scene) -> bool {
+    world.calls[call].session != session || by_the_rules(world, session, call, known, scene)
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -168,10 +187,36 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 impl World {
+    /// The connection of a session's client, told from all others.
+    fn connection(&self, session: usize) -> usize {
+        self.clients[session].number * self.clients.len() + session
+    }
+
+    /// Whether a request is, as far as the gateway knows, of the session of this one's client.
+    fn is_of(&self, request: &Request, session: usize, names: Names) -> bool {
+        match names {
+            Names::Said => request.session == session,
+            Names::None | Names::NoneAndForgotten => request.connection == self.connection(session),
+        }
+    }
+
+    /// Whether a request of another session may be of this one's client.
+    fn earlier(&self, request: &Request, session: usize, names: Names) -> Earlier {
+        if names != Names::None || self.is_of(request, session, names) {
+            return Earlier::No;
+        }
+        // A session is opened with its first request.
+        let connection = self.connection(session);
+        let own = self.requests.iter().filter(|request| request.connection == connection).map(|request| request.at);
+        let is_behind = own.min().unwrap_or(self.now) > request.at;
+        let has_gone = self.connection(request.session) != request.connection;
+        if is_behind && has_gone { Earlier::Gone { is_told: true } } else { Earlier::Beside }
+    }
+
     /// When a session asked for the newest effect of its own whose answer its client has.
-    fn heard_at(&self, session: usize) -> Option<i64> {
+    fn heard_at(&self, session: usize, names: Names) -> Option<i64> {
         let is_heard = |request: &&Request| {
-            let is_own = request.session == session && request.is_new;
+            let is_own = self.is_of(request, session, names) && request.is_new;
             is_own && request.is_acknowledged && self.calls[request.call].is_sent
         };
         self.requests.iter().filter(is_heard).map(|request| request.at).max()
@@ -188,15 +233,21 @@ impl World {
                 arrival: format!("a{}", request.at),
                 client_call: None,
                 is_acknowledged: request.is_acknowledged,
-                is_family: request.session == session,
-                is_of_client: request.session == session,
+                is_family: self.is_of(request, session, scene.names),
+                is_of_client: self.is_of(request, session, scene.names),
+                earlier: self.earlier(request, session, scene.names),
                 arrived_at: at(request.at),
                 answered_at: request.answered.map(at),
             })
             .collect();
-        let told = requests.iter().filter(|request| request.session == session).filter_map(|request| request.told_at);
+        let is_own = |request: &&&Request| self.is_of(request, session, scene.names);
+        let told = requests.iter().filter(is_own).filter_map(|request| request.told_at);
         let told_at = told.max().filter(|_| scene.promises == Promises::InMind).map(at);
         let known = Known { arrivals, told_at };
+        let is_family = |of: &Call| match scene.names {
+            Names::Said => of.session == session,
+            Names::None | Names::NoneAndForgotten => of.connection == self.connection(session),
+        };
         let (status, live) = match (of.done_at.is_some(), of.is_sent, requests.iter().any(|request| request.waits)) {
             (false, _, is_awaited) if of.is_in_doubt => {
                 (CallStatus::Unknown, if is_awaited { Live::Awaited } else { Live::No })
@@ -211,10 +262,10 @@ impl World {
         Seen {
             call: CallId::parse(&format!("call_{call}")).unwrap(),
             asked_at: at(of.at),
-            is_family: of.session == session,
-            is_of_client: of.session == session,
+            is_family: is_family(of),
+            is_of_client: is_family(of),
             is_same_server: true,
-            is_left_behind: (scene.left_behind)(self, session, call, &known, scene.class),
+            is_left_behind: (scene.left_behind)(self, session, call, &known, scene),
             has_effect: true,
             status,
             is_given_up: false,
@@ -326,11 +377,17 @@ impl World {
         let is_new = ruling == Ruling::New;
         let (call, is_over) = match &ruling {
             Ruling::New => {
-                self.is_made_again |= self.is_wanted_still(session, text, scene.class);
-                let at = self.now;
-                let of =
-                    Call { session, text, at, is_sent: false, is_in_doubt: false, done_at: None, is_dropped: false };
-                self.calls.push(of);
+                self.is_made_again |= self.is_wanted_still(session, text, scene);
+                self.calls.push(Call {
+                    session,
+                    connection: self.connection(session),
+                    text,
+                    at: self.now,
+                    is_sent: false,
+                    is_in_doubt: false,
+                    done_at: None,
+                    is_dropped: false,
+                });
                 (self.calls.len() - 1, false)
             }
             Ruling::Join(call, _) | Ruling::Decide(call, _) => (number(call), false),
@@ -341,7 +398,10 @@ impl World {
         let at = self.now;
         let waits = !is_over;
         let (answered, is_acknowledged, is_left, told_at) = (None, false, false, None);
-        self.requests.push(Request { session, call, is_new, at, answered, is_acknowledged, waits, is_left, told_at });
+        let connection = self.connection(session);
+        let request =
+            Request { session, connection, call, is_new, at, answered, is_acknowledged, waits, is_left, told_at };
+        self.requests.push(request);
         if is_over {
             self.write(self.requests.len() - 1);
         }
@@ -349,14 +409,15 @@ impl World {
 
     /// Whether a session that has no answer to an effect means the one that it asked for before: but for a command that its client gave up, and
     /// behind which it went on. What it once gave up without a word it is promised only where it was told to ask again.
-    fn is_wanted_still(&self, session: usize, text: usize, class: SideEffectClass) -> bool {
+    fn is_wanted_still(&self, session: usize, text: usize, scene: Scene) -> bool {
         let is_it = |request: &&Request| request.session == session && self.calls[request.call].text == text;
         let Some(last) = self.requests.iter().rfind(is_it) else { return false };
         let call = &self.calls[last.call];
-        let went_on = call.done_at.zip(self.heard_at(session)).is_some_and(|(done, heard)| heard > done);
+        let heard_at = self.heard_at(session, scene.names);
+        let went_on = call.done_at.zip(heard_at).is_some_and(|(done, heard)| heard > done);
         let client = &self.clients[session];
         let is_promised = !client.was_silent[text] || client.told_at[text].is_some();
-        is_promised && !(class == SideEffectClass::Local && call.is_dropped && went_on)
+        is_promised && !(scene.class == SideEffectClass::Local && call.is_dropped && went_on)
     }
 
     fn step(&mut self, step: Step, read: Read, scene: Scene) {
@@ -427,6 +488,7 @@ impl World {
                 for request in self.requests.iter_mut().filter(|request| request.session == session) {
                     request.waits = false;
                 }
+                self.clients[session].number += 1;
                 for request in std::mem::take(&mut self.clients[session].written) {
                     let text = self.text_of(request);
                     let client = &mut self.clients[session];
@@ -445,7 +507,9 @@ impl World {
         let is_owed_to_one = scene.class != SideEffectClass::Local;
         let is_silent = |text: usize| self.clients.iter().any(|client| client.was_silent[text]);
         let is_too_many = |text: usize| !is_silent(text) && self.made(text) > scene.sessions;
-        if self.is_made_again || (is_owed_to_one && (0..2).any(is_too_many)) {
+        // Of two that nothing names one may be handed the receipt of the other, and the other makes its own.
+        let is_anybodys = scene.sessions > 1 && scene.names != Names::Said;
+        if (self.is_made_again && !is_anybodys) || (is_owed_to_one && (0..2).any(is_too_many)) {
             return Some("made twice");
         }
         // Whoever has its answer and goes on wants another one by the same words.
@@ -461,7 +525,7 @@ impl World {
             };
             (0..scene.texts).any(|text| is_heard(text) && next.ruling(session, text, scene) != Ruling::New)
         };
-        (is_over && (0..scene.sessions).any(is_lost)).then_some("a new one is not made")
+        (is_over && !is_anybodys && (0..scene.sessions).any(is_lost)).then_some("a new one is not made")
     }
 }
 
@@ -509,6 +573,7 @@ const ONE: Scene = Scene {
     left_behind: by_the_rules,
     keeps_cancels: true,
     promises: Promises::Stored,
+    names: Names::Said,
 };
 const TWO: Scene = Scene { sessions: 2, texts: 1, depth: 8, ..ONE };
 /// One effect, so that more may happen to it.
@@ -584,5 +649,22 @@ fn a_promise_that_is_forgotten_makes_an_effect_twice() {
         let scene = Scene { class, promises: Promises::Forgotten, depth: 8, ..SHORT };
         let found = first_wrong(&[Trouble::Told, Trouble::Silent], scene);
         assert_eq!(found.map(|(_, why)| why), Some("made twice"), "{class:?}");
+    }
+}
+
+/// Nothing names the sessions: a client that was killed has another connection next, and no effect is made more often than there are agents.
+#[test]
+fn what_nothing_names_is_made_once_for_each_agent() {
+    for scene in [ONE, TWO] {
+        assert_eq!(first_wrong(&ALL, Scene { names: Names::None, ..scene }), None, "{} sessions", scene.sessions);
+    }
+}
+
+/// As it was.
+#[test]
+fn a_client_that_is_taken_for_another_one_after_a_kill_makes_an_effect_twice() {
+    for scene in [ONE, TWO] {
+        let found = first_wrong(&[Trouble::Killed], Scene { names: Names::NoneAndForgotten, ..scene });
+        assert_eq!(found.map(|(_, why)| why), Some("made twice"), "{} sessions", scene.sessions);
     }
 }

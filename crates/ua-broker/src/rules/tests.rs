@@ -47,6 +47,7 @@ fn seen(id: &str, status: CallStatus) -> Seen {
             is_acknowledged: false,
             is_family: true,
             is_of_client: true,
+            earlier: Earlier::No,
             arrived_at: at(0),
             answered_at: None,
         }],
@@ -61,6 +62,28 @@ fn acknowledged(mut call: Seen) -> Seen {
 fn elsewhere(mut call: Seen) -> Seen {
     call.arrivals.iter_mut().for_each(|arrival| (arrival.is_family, arrival.is_of_client) = (false, false));
     Seen { is_family: false, is_of_client: false, ..call }
+}
+
+/// One of a client that has gone, and that this one may be.
+fn left(call: Seen) -> Seen {
+    let mut call = elsewhere(call);
+    call.arrivals[0].earlier = Earlier::Gone { is_told: true };
+    call
+}
+
+/// The same where neither says what it is.
+fn left_untold(call: Seen) -> Seen {
+    let mut call = left(call);
+    call.arrivals[0].earlier = Earlier::Gone { is_told: false };
+    call
+}
+
+/// Its receipt was handed to one of the same kind, that is there still.
+fn taken(call: Seen) -> Seen {
+    let mut call = call;
+    let other = SeenArrival { earlier: Earlier::Beside, is_acknowledged: true, ..call.arrivals[0].clone() };
+    call.arrivals.push(SeenArrival { arrival: "taken".into(), arrived_at: at(50), ..other });
+    call
 }
 
 /// One of another family, for which this one asked as well.
@@ -125,6 +148,20 @@ fn heard_elsewhere(call: Seen) -> Seen {
     call
 }
 
+/// The same of a session that says which one it is.
+fn heard_elsewhere_named(call: Seen) -> Seen {
+    let mut call = heard_elsewhere(call);
+    call.arrivals[1].earlier = Earlier::No;
+    call
+}
+
+/// One of a client like this one, that is there or was when this one came.
+fn beside(call: Seen) -> Seen {
+    let mut call = elsewhere(call);
+    call.arrivals[0].earlier = Earlier::Beside;
+    call
+}
+
 /// A call of another family whose receipt this family was handed.
 fn heard_of(call: Seen) -> Seen {
     let mut call = elsewhere(acknowledged(call));
@@ -146,6 +183,8 @@ fn each_rule_has_its_rows() {
     let held = || Seen { is_held: true, ..live(Live::Awaited, Prepared) };
     let again = |asked: Asked<'static>| Asked { arrival: "a_c", ..asked };
     let posted = |asked: Asked<'static>| Asked { client_call: Some("toolu_1"), ..asked };
+    let ask = |why| Ruling::Ask(call(), why);
+    let days_later = |asked: Asked<'static>| Asked { at: at(8 * 86_400), ..asked };
     let read = Asked { class: SideEffectClass::ReadOnly, is_declared: false, ..email("a") };
     let shell = Asked { class: SideEffectClass::Local, ..append("a") };
     let rows: Vec<(&str, Asked<'static>, Vec<Seen>, Ruling)> = vec![
@@ -332,13 +371,110 @@ fn each_rule_has_its_rows() {
             Ruling::Ask(call(), Asks::Elsewhere),
         ),
         ("… in a shell of another session", shell, vec![elsewhere(doubted())], Ruling::New),
-        ("… a week ago", Asked { at: at(8 * 86_400), ..append("b") }, vec![elsewhere(doubted())], Ruling::New),
+        ("… a week ago", days_later(append("b")), vec![elsewhere(doubted())], ask(Asks::Unread)),
         (
-            "after a week nobody means that one",
-            Asked { at: at(8 * 86_400), ..email("b") },
-            vec![elsewhere(c(Succeeded))],
+            "… and another one went out since",
+            days_later(append("b")),
+            vec![elsewhere(doubted()), Seen { asked_at: at(5), ..elsewhere(acknowledged(seen("d", Succeeded))) }],
             Ruling::New,
         ),
+        (
+            "after a week nobody knows whether that one is meant",
+            days_later(email("b")),
+            vec![elsewhere(c(Succeeded))],
+            ask(Asks::Unread),
+        ),
+        (
+            "… and it may have failed",
+            days_later(email("b")),
+            vec![elsewhere(Seen { may_have_happened: true, ..c(FailedReported) })],
+            ask(Asks::Unread),
+        ),
+        (
+            "… and another one was sent since",
+            days_later(email("b")),
+            vec![elsewhere(c(Succeeded)), Seen { asked_at: at(5), ..elsewhere(acknowledged(seen("d", Succeeded))) }],
+            Ruling::New,
+        ),
+        ("… and somebody read it", days_later(email("b")), vec![elsewhere(acknowledged(c(Succeeded)))], Ruling::New),
+        ("… an append of this session", days_later(append("b")), vec![c(Succeeded)], ask(Asks::Unread)),
+        ("… a shell of this session", days_later(shell), vec![c(Succeeded)], ask(Asks::Unread)),
+        ("… of another one", days_later(shell), vec![elsewhere(c(Succeeded))], Ruling::New),
+        (
+            "… and this session made another one since",
+            days_later(append("b")),
+            vec![c(Succeeded), Seen { asked_at: at(5), ..acknowledged(seen("d", Succeeded)) }],
+            Ruling::New,
+        ),
+        (
+            "… another session did",
+            days_later(append("b")),
+            vec![c(Succeeded), Seen { asked_at: at(5), ..elsewhere(acknowledged(seen("d", Succeeded))) }],
+            ask(Asks::Unread),
+        ),
+        (
+            "… and went on from it",
+            days_later(append("b")),
+            vec![Seen { is_left_behind: true, ..c(Succeeded) }],
+            Ruling::New,
+        ),
+        (
+            "… and calls this another one",
+            Asked { own_call: Some("two"), ..days_later(append("b")) },
+            vec![c(Succeeded)],
+            Ruling::New,
+        ),
+        // R3, of clients that nothing names.
+        ("an append of a client that has gone", append("b"), vec![left(c(Succeeded))], hand_out(Rule::Owed)),
+        (
+            "… or whose failure may have had it",
+            append("b"),
+            vec![left(Seen { may_have_happened: true, ..c(FailedReported) })],
+            hand_out(Rule::Owed),
+        ),
+        ("… but not one that had none", append("b"), vec![left(c(FailedReported))], Ruling::New),
+        ("… and had its answer", append("b"), vec![acknowledged(left(c(Succeeded)))], Ruling::New),
+        ("… and another one of its kind has", append("b"), vec![taken(left(c(Succeeded)))], Ruling::New),
+        (
+            "… while a session with a name read it as well",
+            append("b"),
+            vec![heard_elsewhere_named(left(c(Succeeded)))],
+            hand_out(Rule::Owed),
+        ),
+        ("… beside which this one was there", append("b"), vec![beside(c(Succeeded))], Ruling::New),
+        (
+            "… and this one made one itself",
+            append("b"),
+            vec![left(c(Succeeded)), Seen { asked_at: at(5), ..acknowledged(seen("d", Succeeded)) }],
+            Ruling::New,
+        ),
+        (
+            "… and this one is called another one",
+            Asked { own_call: Some("two"), ..append("b") },
+            vec![left(c(Succeeded))],
+            Ruling::New,
+        ),
+        ("… a shell", shell, vec![left(c(Succeeded))], Ruling::New),
+        ("… and says as little of itself as this one", append("b"), vec![left_untold(c(Succeeded))], ask(Asks::Unread)),
+        (
+            "… and a person let another one go out for it",
+            append("b"),
+            vec![left_untold(c(Succeeded)), Seen { asked_at: at(5), ..acknowledged(seen("d", Succeeded)) }],
+            Ruling::New,
+        ),
+        (
+            "… and a person did not",
+            append("b"),
+            vec![left_untold(c(Succeeded)), Seen { asked_at: at(5), ..seen("d", Cancelled) }],
+            ask(Asks::Unread),
+        ),
+        (
+            "… and was sent as another account",
+            append("b"),
+            vec![other_server(left(c(Succeeded)))],
+            Ruling::Ask(call(), Asks::Elsewhere),
+        ),
+        ("… a week ago", days_later(append("b")), vec![left(c(Succeeded))], ask(Asks::Unread)),
         (
             "what was read before its tool had an effect",
             email("b"),
@@ -431,6 +567,12 @@ fn each_rule_has_its_rows() {
         (
             "it failed for this client, at another server or as another account",
             email("b"),
+            vec![other_server(acknowledged(Seen { may_have_happened: true, ..c(FailedReported) }))],
+            Ruling::Ask(call(), Asks::Failed),
+        ),
+        (
+            "… more than a week ago",
+            days_later(email("b")),
             vec![other_server(acknowledged(Seen { may_have_happened: true, ..c(FailedReported) }))],
             Ruling::Ask(call(), Asks::Failed),
         ),
@@ -568,19 +710,25 @@ fn any_status() -> impl Strategy<Value = CallStatus> {
     ])
 }
 
+fn any_earlier() -> impl Strategy<Value = Earlier> {
+    let gone = |is_told| Earlier::Gone { is_told };
+    prop::sample::select(vec![Earlier::No, Earlier::Beside, gone(true), gone(false)])
+}
+
 prop_compose! {
     fn any_seen()(
         id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform8(any::<bool>()), is_of_client in any::<bool>(), is_withdrawn in any::<bool>(),
         live in prop::sample::select(vec![Live::No, Live::Awaited, Live::Left]),
-        arrivals in prop::collection::vec((0..3_u32, prop::option::of(0..2_u32), any::<bool>()), 0..3),
+        arrivals in prop::collection::vec((0..3_u32, prop::option::of(0..2_u32), any::<bool>(), any_earlier()), 0..3),
     ) -> Seen {
         let [is_family, is_same_server, is_left_behind, is_given_up, may_have_happened, is_held, has_effect, was_doubted] = flags;
         Seen {
             call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_of_client: is_of_client || is_family, is_same_server,
             is_left_behind, has_effect, status, is_given_up, may_have_happened, was_doubted, told_at: None, live, is_held,
             is_withdrawn: is_withdrawn && live == Live::No && status == CallStatus::Prepared,
-            arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged)| SeenArrival {
+            arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged, earlier)| SeenArrival {
                 arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family, is_of_client: is_of_client || is_family,
+                earlier: if is_family { Earlier::No } else { earlier },
                 arrived_at: at(seconds), answered_at: is_acknowledged.then(|| at(seconds + 3)),
             }).collect(),
         }
@@ -621,6 +769,8 @@ proptest! {
             // What was not let go out, or failed.
             Ruling::Ask(call, Asks::Withdrawn) => prop_assert!(all.iter().any(|seen| seen.call == *call && seen.is_withdrawn)),
             Ruling::Ask(call, Asks::Failed) => prop_assert!(all.iter().any(|seen| seen.call == *call && seen.may_have_happened)),
+            // What happened, and may have been read by nobody.
+            Ruling::Ask(call, Asks::Unread) => prop_assert!(all.iter().any(|seen| seen.call == *call && seen.happened())),
             Ruling::New => {}
         }
     }
@@ -634,6 +784,10 @@ proptest! {
         let mut all = all;
         all.sort_by(|a, b| a.call.cmp(&b.call));
         all.dedup_by(|a, b| a.call == b.call);
+        for seen in &mut all {
+            // Whose connection one of them had, no account says.
+            seen.arrivals.iter_mut().for_each(|arrival| arrival.earlier = Earlier::No);
+        }
         for seen in all.iter_mut().filter(|seen| !seen.is_same_server) {
             seen.is_family = false;
             seen.arrivals.iter_mut().for_each(|arrival| arrival.is_family = false);
@@ -685,6 +839,31 @@ proptest! {
         // What is declared, failed and was heard of is the verdict's to find.
         if class != SideEffectClass::ReadOnly && is_there && !is_declared {
             prop_assert_ne!(decide(&Asked { class, is_declared, ..email("other") }, &all), Ruling::New);
+        }
+    }
+
+    /// However long ago, whatever the clock says, and whatever else is there that was asked for before: what happened, and nobody is known to have
+    /// read, is not made once more without a word. So it is of what is known by its content, of what its own session asked for, and of what a client
+    /// asked for that has gone, and that this one may be.
+    #[test]
+    fn what_nobody_read_is_not_made_again_silently_at_any_time(
+        all in prop::collection::vec(any_seen(), 0..5), days in 0..4_000_i64, class in any_class(), kind in 0..4_u32,
+    ) {
+        let unread = Seen { asked_at: at(95), ..seen("unread", CallStatus::Succeeded) };
+        let (unread, is_declared) = match kind {
+            0 => (elsewhere(unread), true),
+            1 => (unread, false),
+            2 => (left(unread), false),
+            _ => (left_untold(unread), false),
+        };
+        let reaches = class != SideEffectClass::ReadOnly && (kind == 1 || class != SideEffectClass::Local);
+        let mut all = all;
+        // What its session made meanwhile, while the other one was under way, says that it means another one.
+        all.retain(|seen| kind < 2 || !seen.is_family);
+        all.push(unread);
+        let asked = Asked { class, is_declared, at: at(100 + days * 86_400), ..email("other") };
+        if reaches {
+            prop_assert_ne!(decide(&asked, &all), Ruling::New);
         }
     }
 

@@ -140,29 +140,35 @@ fn until_it_has_it(world: &GatewayWorld, client: &mut Client, tool: &str, argume
     })
 }
 
-fn all(tool: &str, arguments: &Value) {
+fn all(style: Style, tool: &str, arguments: &Value) {
     for who in ALL_WHO {
         for when in ALL_WHEN {
             // What is printed belongs to the case that failed.
-            eprintln!("{who:?} {when:?} {tool}");
-            case(who, when, Style::Named, tool, arguments);
+            eprintln!("{who:?} {when:?} {style:?} {tool}");
+            case(who, when, style, tool, arguments);
         }
     }
 }
 
 #[test]
 fn a_declared_effect_is_had_once_whoever_dies() {
-    all("send_email", &mail());
+    all(Style::Named, "send_email", &mail());
 }
 
 #[test]
 fn a_keyed_effect_is_had_once_whoever_dies() {
-    all("charge_card", &json!({"amount": 7}));
+    all(Style::Named, "charge_card", &json!({"amount": 7}));
 }
 
 #[test]
 fn an_undeclared_effect_is_had_once_whoever_dies() {
-    all("append_line", &json!({"text": "a"}));
+    all(Style::Named, "append_line", &json!({"text": "a"}));
+}
+
+/// Also of a client that nothing names, which is another connection after a kill.
+#[test]
+fn an_undeclared_effect_of_a_client_that_nothing_names_is_had_once_whoever_dies() {
+    all(Style::Silent, "append_line", &json!({"text": "a"}));
 }
 
 /// Anywhere between asking and having the answer: a place by chance.
@@ -176,11 +182,7 @@ fn somewhere(seed: u64) {
     let tools = [("send_email", mail()), ("charge_card", json!({"amount": 7})), ("append_line", json!({"text": "a"}))];
     let (tool, arguments) = &tools[usize::try_from(draw(3)).unwrap()];
     let micros = draw(25_000);
-    let mut style = ALL_STYLES[usize::try_from(draw(3)).unwrap()];
-    // What is known neither by its content nor by its session is another one when it is asked for by another connection.
-    if style == Style::Silent && *tool != "send_email" && matches!(who, Who::Client | Who::Bridge) {
-        style = Style::Named;
-    }
+    let style = ALL_STYLES[usize::try_from(draw(3)).unwrap()];
     eprintln!("seed {seed}: {who:?} after {micros} µs of {tool}, {style:?}");
     let world = GatewayWorld::new();
     let mut client = style.client(&world);

@@ -134,6 +134,124 @@ fn an_append_is_owed_to_its_own_session() {
     world.check();
 }
 
+/// Who is killed in a call, or behind its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    Client,
+    Bridge,
+    BehindTheAnswer,
+}
+
+/// A client of that kind that says of itself nothing else.
+fn of_kind(world: &GatewayWorld, name: &str) -> Client {
+    let mut client = world.client();
+    client.info = json!({"name": name, "version": "1"});
+    client.greet()
+}
+
+/// An effect that nobody declared, of a client that nothing names but its connection: it goes on as another connection, and has what came of the call
+/// that it asked for before, once.
+#[test]
+fn an_effect_of_a_client_that_nothing_names_is_handed_to_the_next_of_its_kind() {
+    for gone in [Gone::Client, Gone::Bridge, Gone::BehindTheAnswer] {
+        let world = GatewayWorld::new();
+        let line = json!({"text": "a"});
+        let mut client = of_kind(&world, "agent");
+        if gone == Gone::BehindTheAnswer {
+            client.result("append_line", &line);
+            world.until_answered(1);
+        } else {
+            world.behave("hold");
+            client.call("append_line", &line);
+            world.until_effects(1);
+        }
+        match gone {
+            Gone::Client | Gone::BehindTheAnswer => client.killed(),
+            Gone::Bridge => client.bridge_killed(),
+        }
+        world.until_connected(0);
+        if gone != Gone::BehindTheAnswer {
+            world.let_go();
+        }
+        world.until_calls(0);
+        // A client that says what it is is another one, and so is one that names its session.
+        let mut other = of_kind(&world, "another");
+        assert_eq!((notice(&other.result("append_line", &line)), world.effects().len()), ("", 2), "{gone:?}");
+        other.done();
+        let mut named = world.session("s1");
+        named.info = json!({"name": "another", "version": "1"});
+        let mut named = named.greet();
+        assert_eq!((notice(&named.result("append_line", &line)), world.effects().len()), ("", 3), "{gone:?}");
+        named.done();
+        let mut next = of_kind(&world, "agent");
+        let result = next.result("append_line", &line);
+        assert_eq!((notice(&result), world.effects().len()), ("late", 3), "{gone:?}: {result}");
+        assert!(text(&result).contains("To have it made once more, make the same call again now"), "{result}");
+        assert_eq!((notice(&next.result("append_line", &line)), world.effects().len()), ("", 4), "{gone:?}");
+        next.done();
+        let mut third = of_kind(&world, "agent");
+        assert_eq!((notice(&third.result("append_line", &line)), world.effects().len()), ("", 5), "{gone:?}");
+        third.done();
+        world.check();
+    }
+}
+
+/// Two agents of one kind side by side: the one that was there already when the other one asked means an effect of its own, and the next one of the
+/// other has that one's.
+#[test]
+fn an_agent_beside_one_that_was_killed_has_its_own_effect() {
+    let world = GatewayWorld::new();
+    let line = json!({"text": "a"});
+    let (mut one, mut two) = (of_kind(&world, "agent"), of_kind(&world, "agent"));
+    two.result("read_page", &json!({"page": "1"}));
+    world.behave("hold");
+    one.call("append_line", &line);
+    world.until_effects(1);
+    one.killed();
+    world.until_connected(1);
+    world.let_go();
+    world.until_calls(0);
+    assert_eq!((notice(&two.result("append_line", &line)), world.effects().len()), ("", 2));
+    let mut next = of_kind(&world, "agent");
+    assert_eq!((notice(&next.result("append_line", &line)), world.effects().len()), ("late", 2));
+    // It has it, so that whoever comes then means another one.
+    next.done();
+    let mut third = of_kind(&world, "agent");
+    assert_eq!((notice(&third.result("append_line", &line)), world.effects().len()), ("", 3));
+    two.done();
+    third.done();
+    world.check();
+}
+
+/// Where neither says what it is nobody knows whether one may be the other: a person is asked, and told of the earlier one.
+#[test]
+fn clients_that_say_nothing_of_themselves_are_asked_about() {
+    let world = GatewayWorld::new();
+    let line = json!({"text": "a"});
+    let mut client = of_kind(&world, "");
+    world.behave("hold");
+    client.call("append_line", &line);
+    world.until_effects(1);
+    client.killed();
+    world.until_connected(0);
+    world.let_go();
+    world.until_calls(0);
+    let mut next = of_kind(&world, "");
+    let held = next.result("append_line", &line);
+    assert_eq!((told(&held), world.effects().len()), ("held", 1), "{held}");
+    let asked = world.questions();
+    assert!(asked.len() == 1 && asked[0].text.contains("nobody is known to have read its answer"), "{asked:?}");
+    world.answer(&asked[0], Choice::Execute);
+    assert_eq!((text(&next.result("append_line", &line)).as_str(), world.effects().len()), ("done, 2 so far", 2));
+    next.done();
+    world.until_connected(0);
+    // That one stands in the place of the first.
+    let mut third = of_kind(&world, "");
+    assert_eq!((notice(&third.result("append_line", &line)), world.effects().len()), ("", 3));
+    third.done();
+    world.check();
+}
+
 /// A doubt reaches the whole project, and so does a word that ends it: whoever asks for the same next is told so, once, also a session that asks for
 /// the first time; and the session that asked first is owed it still.
 #[test]
