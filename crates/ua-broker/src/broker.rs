@@ -228,7 +228,7 @@ impl Broker {
         let own = env.entropy.next_u64();
         Arc::new(Self {
             horizon: Arc::new(Horizon::new(config.remote_horizon, env.clone())),
-            late: Arc::new(LateFile::at(config.late_replies.clone())),
+            late: Arc::new(LateFile::at(config.late_replies.clone()).with_room()),
             config,
             store,
             classifier,

@@ -254,7 +254,7 @@ fn asked_about(asked: &Asked<'_>, seen: &[Seen]) -> Option<Ruling> {
     // With whether it is of its own run.
     let seen: Vec<(bool, Seen)> = seen.iter().map(|seen| (seen.is_family, as_asked(seen))).collect();
     let of_project = asked.class != SideEffectClass::Local;
-    let reached = || seen.iter().filter(|(_, seen)| seen.is_family || of_project);
+    let reached = || seen.iter().filter(move |(_, seen)| seen.is_family || of_project);
     let is_unread = |(is_own, seen): &&(bool, Seen)| {
         // One of its own run is the verdict's to find, where it is known by its content.
         let is_the_verdicts = *is_own && asked.is_declared;

@@ -3,6 +3,8 @@
 //! It is in nobody's hands but this process's, which tries again ([`Patience`](crate::Patience)). Meanwhile, and when it gives up or has lost
 //! the run, the answer is kept beside the database, synced. Whoever has the run next finds the call in doubt and the answer beside it, and
 //! settles the call by it ([`answer_beside`]); one that says nothing certain is shown with the question. Durable Jobs v1 spec §8.3.
+//! A disk that fills while a call is under way takes neither. So whoever may be killed at any moment has the room for an answer before the call is
+//! started ([`LateReplies::make_room`]), and starts none without it.
 //! Proved by: `identity::busy`, the end-to-end tests `bad_storage`, the gateway's `late`.
 
 use std::fmt::Debug;
@@ -211,6 +213,14 @@ async fn settle_unless(
 /// Where answers are kept that the database did not take.
 #[async_trait]
 pub trait LateReplies: Send + Sync + Debug {
+    /// Sees to it that an answer of ordinary size can be kept also where the disk fills meanwhile: before a call with an effect is started.
+    ///
+    /// # Errors
+    /// That there is no room for one, in words. The call is not started then.
+    async fn make_room(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Keeps one on stable storage. A database that takes nothing does so to many at once: they have one sync between them, and no thread of the
     /// runtime waits for it.
     ///

@@ -12,7 +12,7 @@ use ua_core::{
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, Lost, NewRun,
-    QuestionRecord, QuestionStatus, QuestionsOf, ReceiptRecord, ReplayStatus, RunLease, RunRecord, RunStore,
+    QuestionRecord, QuestionStatus, QuestionsOf, ReceiptRecord, ReplayStatus, Retry, RunLease, RunRecord, RunStore,
     SettleAttempt, StartAttempt, Store, StoreError, Taint, rules, whole_reply,
 };
 
@@ -330,6 +330,12 @@ impl Ledger {
         let Prepared { call, key, facts, seen, corrected_at, ends_doubt, approved_by, replay_status, key_life, .. } =
             prepared;
         let id = call.call_id.clone();
+        if call.policy.class.has_effect()
+            && let Err(why) = self.store.late().make_room().await
+        {
+            let source = StoreError::Unavailable { why, source: None, retry: Retry::WithRoom };
+            return Err(self.refused("start", &id, source).await);
+        }
         let destination = facts.destination.filter(|_| call.policy.class.has_effect());
         let limit = self.effect_limit(&call, None);
         let start = StartAttempt {

@@ -2,16 +2,20 @@
 //!
 //! It is written when nothing else can be, so it is opened anew each time, and what is wrong with it is told and no more. A database that takes
 //! nothing takes nothing of anybody: what waits while one writes is written behind that, all of it with one sync, on a thread that may wait.
+//!
+//! A full disk takes nothing here either. So room is kept behind the end of the file, where no reader sees it: what is written at the end takes that
+//! room first.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use ua_core::{CallId, ShowPath as _};
@@ -23,10 +27,21 @@ use crate::watch::{RunEvent, Watcher};
 /// As much of it is read.
 const MOST: u64 = 64 << 20;
 
+/// So much room is kept behind its end, for the answers of all calls that are under way at once; most have a few kilobytes.
+const ROOM: u64 = 1 << 20;
+
+/// With less than this it is made anew before the next call.
+const LEAST_ROOM: u64 = ROOM / 2;
+
+/// In such units a file says how much it takes.
+const BLOCK: u64 = 512;
+
 /// The file of one root.
 #[derive(Debug, Clone)]
 pub struct LateFile {
     path: PathBuf,
+    /// Whether room is kept for what may have to be written.
+    keeps_room: bool,
     /// Attempts whose answer it could not take, which is logged once: whoever waits for room tries again and again.
     logged: Arc<Mutex<BTreeSet<(CallId, u32)>>>,
     /// What is to be written next.
@@ -52,7 +67,13 @@ impl LateFile {
 
     /// The file at `path`; it is made with the first answer.
     pub fn at(path: PathBuf) -> Self {
-        Self { path, logged: Arc::default(), waiting: Arc::default(), turn: Arc::default() }
+        Self { path, keeps_room: false, logged: Arc::default(), waiting: Arc::default(), turn: Arc::default() }
+    }
+
+    /// The same, which has room on the disk before a call is started whose answer it may have to take.
+    #[must_use]
+    pub fn with_room(self) -> Self {
+        Self { keeps_room: true, ..self }
     }
 
     /// Opens it: no link is followed, no pipe is waited for, and what is no file is none.
@@ -74,6 +95,24 @@ impl LateFile {
         let cut = if last == [b'\n'] { "" } else { "\n" };
         file.write_all(format!("{cut}{lines}").as_bytes())?;
         file.sync_all()
+    }
+
+    /// Takes room behind its end, if there is little. A file system that keeps none is as it was; and what else is wrong with the file is told when
+    /// an answer is to be written.
+    #[expect(clippy::disallowed_methods, reason = "options alone open nothing")]
+    fn take_room(&self) -> io::Result<()> {
+        let taken = self.open(OpenOptions::new().append(true).create(true).mode(0o600)).and_then(|file| {
+            let found = file.metadata()?;
+            let has_room = found.blocks() * BLOCK >= found.len() + LEAST_ROOM;
+            if has_room { Ok(()) } else { reserve(&file, found.len()) }
+        });
+        taken.or_else(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(error),
+            _ => {
+                tracing::debug!(path = %self.path.shown(), %error, "no room is kept for answers");
+                Ok(())
+            }
+        })
     }
 
     /// Writes what waits by now, all of it at once.
@@ -106,8 +145,28 @@ impl LateFile {
     }
 }
 
+/// Takes blocks behind the end of a file, which stays where it is: readers and earlier versions see none of it.
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, end: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, end, ROOM)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_file: &File, _end: u64) -> io::Result<()> {
+    Ok(())
+}
+
 #[async_trait]
 impl LateReplies for LateFile {
+    /// Mostly a look at the file, for which no thread is worth waiting.
+    async fn make_room(&self) -> Result<(), String> {
+        if !self.keeps_room {
+            return Ok(());
+        }
+        let path = self.path.shown();
+        self.take_room().map_err(|error| format!("{path} has no room for the answer: {error}"))
+    }
+
     async fn keep(&self, late: &LateReply) -> Result<(), String> {
         let (call, path) = (&late.tool_call_id, self.path.shown());
         let line = serde_json::to_string(late).map_err(|error| format!("{path} cannot be written: {error}"))?;
@@ -167,6 +226,10 @@ impl std::fmt::Debug for TellingLate {
 
 #[async_trait]
 impl LateReplies for TellingLate {
+    async fn make_room(&self) -> Result<(), String> {
+        self.late.make_room().await
+    }
+
     async fn keep(&self, late: &LateReply) -> Result<(), String> {
         let kept = self.late.keep(late).await;
         let (call_id, mut told) = (late.tool_call_id.clone(), lock(&self.told));
@@ -228,6 +291,94 @@ mod tests {
         assert_eq!(file.about(&late("call_2", 1).tool_call_id), [late("call_2", 1)]);
         assert_eq!(file.all(), [late("call_1", 1), late("call_2", 1), late("call_1", 2)]);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    fn answer(call: &str, words: &str) -> LateReply {
+        LateReply {
+            at: Timestamp::from_millis(0),
+            run_id: RunId::parse("run_1").unwrap(),
+            tool_call_id: CallId::parse(call).unwrap(),
+            attempt: 1,
+            sent_at: None,
+            reply: RawReply::http(200, words),
+        }
+    }
+
+    /// Room is kept where no reader sees it, before each call and behind each answer.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn room_is_kept_behind_the_end_and_nobody_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LateFile::NAME);
+        let file = LateFile::at(path.clone());
+        file.make_room().await.unwrap();
+        assert!(!path.exists(), "only who wants room takes it");
+        let file = file.with_room();
+        let mut kept = Vec::new();
+        for number in 0..4 {
+            file.make_room().await.unwrap();
+            let found = std::fs::metadata(&path).unwrap();
+            // Some file systems keep none.
+            let keeps_room = rustix::fs::fallocate(
+                File::create(folder.path().join("tried")).unwrap(),
+                rustix::fs::FallocateFlags::KEEP_SIZE,
+                0,
+                ROOM,
+            );
+            assert!(keeps_room.is_err() || found.blocks() * BLOCK >= found.len() + LEAST_ROOM, "{number}: {found:?}");
+            let late = answer(&format!("call_{number}"), &"x".repeat(300_000));
+            file.keep(&late).await.unwrap();
+            kept.push(late);
+            assert_eq!(file.all(), kept);
+            assert!(!std::fs::read(&path).unwrap().contains(&0));
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    /// A disk of its own that fills while a call is under way: its answer is kept all the same, and the next call is not started without room.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_answer_has_room_on_a_disk_that_filled_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, own) = (folder.path().display(), std::env::current_exe().unwrap());
+        let script = format!("mount -t tmpfs -o size=3m tmpfs '{disk}' && cd '{disk}' && exec \"$@\"");
+        let alone = ["--user", "--map-root-user", "--mount", "sh", "-c"];
+        let unshare = |script: &str, args: &[&str]| {
+            let mut command = std::process::Command::new("unshare");
+            command.args(alone).args([script, "sh"]).args(args).output()
+        };
+        if !unshare(&script, &["true"]).is_ok_and(|tried| tried.status.success()) {
+            return eprintln!("skipped: no disk can be mounted here");
+        }
+        let inner = "late_file::tests::on_a_small_disk_that_fills";
+        let own = own.to_str().unwrap();
+        let ended = unshare(&script, &[own, "--exact", inner, "--include-ignored", "--nocapture"]).unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.contains("it was full"), "{said}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    #[ignore = "on a disk that another test mounts, and that it fills"]
+    async fn on_a_small_disk_that_fills() {
+        let disk = rustix::fs::statvfs(".").unwrap();
+        if disk.f_blocks * disk.f_frsize > 4 << 20 {
+            return;
+        }
+        let file = LateFile::at(LateFile::NAME.into()).with_room();
+        let late = answer("call_1", &"sent ".repeat(10_000));
+        file.make_room().await.unwrap();
+        let mut filler = File::create("filler").unwrap();
+        while filler.write_all(&[0x20; 4096]).is_ok() {}
+        file.keep(&late).await.unwrap();
+        assert_eq!(file.all(), [late]);
+        // One that has no room yet gets none, and is told so.
+        let other = LateFile::at("other.log".into()).with_room();
+        let refused = other.make_room().await.unwrap_err();
+        assert!(refused.contains("has no room for the answer"), "{refused}");
+        std::fs::remove_file("filler").unwrap();
+        other.make_room().await.unwrap();
+        eprintln!("it was full");
     }
 
     /// Whoever was to write it was of a runtime that ended before it came to that.

@@ -14,7 +14,7 @@ use ua_files::{Folder, Kind};
 
 use crate::broker::Broker;
 
-/// How long a session is kept that nobody uses: as long as a receipt is owed.
+/// How long a session is kept that nobody uses: as long as a receipt is handed out.
 const KEPT_FOR: Duration = crate::rules::OWED_FOR;
 /// The most that is read of one, in bytes: how a client began is one message of it, which has at most half of that.
 const MOST: u64 = 2 * super::LONGEST as u64;
