@@ -130,6 +130,8 @@ pub(crate) struct Connected {
     pub(crate) way: Way,
     /// The sessions that it is in.
     pub(crate) runs: HashSet<RunId>,
+    /// How many streams its client has open over HTTP.
+    pub(crate) streams: usize,
     /// Whether its client may have gone: over HTTP nobody says so.
     pub(crate) is_away: bool,
 }
@@ -299,14 +301,14 @@ impl Broker {
         self.shown.is_shown(question, self.env.now())
     }
 
-    /// Whether the client of a session is connected. One over HTTP is not where it may have gone, or where the stream ended on which it waited for an
-    /// answer: `is_unanswered`, it has none to a call that is over.
+    /// Whether the client of a session is connected. One over HTTP that has no stream is not where it may have gone, or where the stream ended on
+    /// which it waited for an answer: `is_unanswered`, it has none to a call that is over.
     pub(crate) fn is_here(&self, session: &RunId, is_unanswered: bool) -> bool {
         let connected = self.connected();
         let mut of_session = connected.values().filter(|connected| connected.runs.contains(session));
         of_session.any(|connected| match connected.way {
             Way::Bridge => true,
-            Way::Http => !connected.is_away && !is_unanswered,
+            Way::Http => connected.streams > 0 || !(connected.is_away || is_unanswered),
         })
     }
 

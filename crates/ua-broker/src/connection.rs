@@ -157,6 +157,13 @@ impl Connection {
         *shown = Connected { server, client, project, identity, parent, way, ..std::mem::take(shown) };
     }
 
+    /// Its client has a stream open, or has it open no more.
+    pub(crate) fn shows_stream(&self, is_open: bool) {
+        if let Some(shown) = self.broker.connected().get_mut(&self.hello.bridge) {
+            shown.streams = if is_open { shown.streams + 1 } else { shown.streams.saturating_sub(1) };
+        }
+    }
+
     /// Whether its client may have gone, for those who look.
     pub(crate) fn shows_away(&self, is_away: bool) {
         if let Some(shown) = self.broker.connected().get_mut(&self.hello.bridge) {

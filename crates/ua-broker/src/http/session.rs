@@ -170,6 +170,7 @@ impl HttpSession {
     /// Somebody reads a stream from now on.
     fn opened(self: &Arc<Self>, _streams: &mut Streams, log: Arc<Log>, place: usize) -> Reader {
         self.open.fetch_add(1, Ordering::AcqRel);
+        self.connection.shows_stream(true);
         log.opens();
         if let Some(request) = &log.request {
             self.connection.open.listens(request, true);
@@ -180,6 +181,7 @@ impl HttpSession {
     /// Somebody does not any more. `is_done`: it was written to its end.
     pub(super) fn stream_closed(&self, log: &Log, is_done: bool) {
         self.open.fetch_sub(1, Ordering::AcqRel);
+        self.connection.shows_stream(false);
         self.used();
         // Nobody begins to read it between this and what is said of it.
         let _streams = lock(&self.streams);

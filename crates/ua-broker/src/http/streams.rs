@@ -218,8 +218,9 @@ impl Reader {
         let response = as_json(status, answer);
         // It is written in one piece with its head.
         self.is_done = true;
-        let (session, log, carrier) = (self.session.clone(), self.log.clone(), carrier.clone());
-        tokio::spawn(async move { session.written(&log, &carrier).await });
+        let carrier = carrier.clone();
+        // It is open until that is noted.
+        tokio::spawn(async move { self.session.written(&self.log, &carrier).await });
         response
     }
 
