@@ -82,7 +82,7 @@ wait "$G_PID"
 /// The client's project is nobody's to delete, wherever it lies; and a call that may have happened is not forgotten by the way.
 #[test]
 fn a_session_is_deleted_without_the_folder_that_its_client_works_in() {
-    let env = env();
+    let env = env().with_approver();
     let project = env.root().join("project");
     std::fs::create_dir_all(&project).unwrap();
     std::fs::write(project.join("thesis.tex"), "years of work").unwrap();
@@ -280,10 +280,104 @@ fn an_agent_is_not_a_person() {
     env.run(&["gateway", "stop"]).code(0);
 }
 
+/// The broker that a client starts uses the database that the gateway's own file names; whoever looks at what it wrote, or answers, does so too.
+#[test]
+fn a_database_that_the_gateways_file_names_is_the_one_of_whoever_looks_and_answers() {
+    let folder = "home/.local/state/ua/gateway";
+    let env = env().with_approver_in(folder);
+    let config = "hold_wait = \"0s\"\npolicies = [\"asked.toml\"]\n[env]\nUA_RUNTIME_DB_PATH = \"elsewhere/own.db\"\n";
+    env.write(&format!("{folder}/gateway.toml"), config);
+    let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
+    env.write(&format!("{folder}/asked.toml"), policy);
+    let client = CLIENT.replace("\"$1\" \"$2\" \"$3\" gateway stop", "true").replace("\"$2\" \"$3\" ", "");
+    let said = env.run_by_bash(&client).code(0).stdout;
+    assert!(said.contains("A person has to decide first"), "{said}");
+    let (root, waits) = (env.arg(folder), "2 questions of the gateway wait for you");
+    let is_there = |name: &str| env.path(&format!("{folder}/{name}")).exists();
+    assert!(is_there("elsewhere/own.db") && !is_there("runtime_state.db"), "the broker uses it");
+    let status = env.run(&["gateway", "status", "--root", &root]).code(0).shows(&["broker ", waits]);
+    assert!(!status.stdout.contains("would not start"), "{}", status.stdout);
+    // Whoever has jobs elsewhere is told as well, and their environment names no database of the gateway.
+    let jobs = env.arg("jobs.db");
+    let all = |args: &[&str]| {
+        let plain = env.run(args).code(0).stdout;
+        let other = env.start_with(("UA_RUNTIME_DB_PATH", &jobs), args).wait().code(0).stdout;
+        [plain, other]
+    };
+    for looked in all(&["status"]) {
+        assert!(looked.contains(waits) && !looked.contains("nothing waits"), "{looked}");
+    }
+    for asked in all(&["questions", "--json", "--root", &root]) {
+        let asked: Vec<Value> = serde_json::from_str(&asked).unwrap();
+        assert_eq!(asked.len(), 2, "{asked:?}");
+    }
+    let questions = env.run(&["questions", "--json", "--root", &root]).code(0).json();
+    let question = questions[0]["question_id"].as_str().unwrap().to_owned();
+    env.start_with(("UA_RUNTIME_DB_PATH", &jobs), &["answer", &question, "skip", "--root", &root]).wait().code(0);
+    env.run(&["gateway", "stop", "--root", &root]).code(0);
+}
+
+/// A broker that has the database open would go on with what is not there any more.
+#[test]
+fn no_database_is_put_in_the_place_of_one_that_a_broker_has() {
+    let env = env();
+    let gone = "while \"$1\" \"$2\" \"$3\" gateway status | grep -q '^broker'; do sleep 0.02; done";
+    env.run_by_bash(&format!("{CLIENT}\n{gone}")).code(0);
+    let copy = env.arg("copy.db");
+    env.run(&["db", "backup", &copy]).code(0);
+    env.run(&["gateway", "start"]).code(0);
+    let stop = format!("ua gateway stop --root {}", env.root().display());
+    env.run(&["db", "restore", &copy]).refused(2, &["a broker of the gateway is running here", &stop]);
+    env.run_by_bash(&format!("\"$1\" \"$2\" \"$3\" gateway stop\n{gone}")).code(0);
+    env.run(&["db", "restore", &copy]).code(0);
+}
+
+/// G12: what a client starts has no person at it, whether or not the client is a known agent; and what is let go of has no terminal. A person's own
+/// script has a token.
+#[test]
+fn a_client_that_nobody_knows_answers_nothing_by_what_it_starts() {
+    let env = env();
+    with_servers(&env, "hold_wait = \"0s\"\npolicies = [\"asked.toml\"]\n");
+    let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
+    std::fs::write(env.root().join("asked.toml"), policy).unwrap();
+    // Without a shell in between, which would be what started the bridge.
+    let script = CLIENT.replace("{ \"$1\" gateway", "{ exec \"$1\" gateway").replace(
+        "eval \"exec ${G[1]}>&-\"",
+        r#"
+id=$("$1" "$2" "$3" questions --json | grep -oE 'q_[0-9a-f-]{20,}' | head -1)
+answers() { echo "--- $1"; "${@:2}" answer "$id" approve </dev/null 2>&1; }
+answers below "$1" "$2" "$3"
+answers apart setsid -w "$1" "$2" "$3"
+eval "exec ${G[1]}>&-""#,
+    );
+    let script = script.replace(
+        "\"$1\" \"$2\" \"$3\" gateway stop",
+        r#"
+answers gone setsid -w "$1" "$2" "$3"
+echo "--- make"; setsid -w "$1" "$2" "$3" gateway token me --approver 2>&1
+answers wrong env UA_APPROVER_TOKEN=uag_wrong setsid -w "$1" "$2" "$3"
+printf '{"me": "%s"}' "$(printf uag_mine | sha256sum | cut -d' ' -f1)" > "$3/approvers.json"
+chmod 600 "$3/approvers.json"
+answers right env UA_APPROVER_TOKEN=uag_mine CLAUDECODE=1 setsid -w "$1" "$2" "$3"
+"$1" "$2" "$3" gateway stop"#,
+    );
+    let said = env.run_by_bash(&script).code(0).stdout;
+    let of = |name: &str| said.split_once(&format!("--- {name}\n")).unwrap().1.split("--- ").next().unwrap().to_owned();
+    for name in ["below", "apart"] {
+        assert!(of(name).contains("which is a client of the gateway, or by one below it"), "{name}: {said}");
+    }
+    for name in ["gone", "make"] {
+        assert!(of(name).contains("by a person, and this command has no terminal"), "{name}: {said}");
+    }
+    assert!(of("wrong").contains("is not the token of an approver"), "{said}");
+    assert!(of("right").contains("answered"), "{said}");
+    assert_eq!(env.value("SELECT count(*) FROM answers"), "1");
+}
+
 /// No resume finishes a session, so nobody is told to try one; and one that a person ended waits for nobody any more.
 #[test]
 fn a_session_is_ended_by_its_client_or_by_a_person_and_by_no_resume() {
-    let env = env();
+    let env = env().with_approver();
     with_servers(&env, "hold_wait = \"0s\"\npolicies = [\"asked.toml\"]\n");
     let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
     std::fs::write(env.root().join("asked.toml"), policy).unwrap();
@@ -417,7 +511,7 @@ fn what_a_person_records_of_a_call_that_its_client_waits_for_is_its_result() {
     for (word, told, status) in
         [("happened", "This happened", "succeeded"), ("skipped", "its outcome is unknown", "unknown")]
     {
-        let env = env();
+        let env = env().with_approver();
         let said = env.run_by_bash(&format!(
             "{NOTES}{}",
             r#"
@@ -537,7 +631,7 @@ wc -l < posts
 /// A client has no job, its session no turns: whatever a person looks at says so in its own words.
 #[test]
 fn what_is_shown_of_a_session_speaks_of_no_job_and_no_turn() {
-    let env = env();
+    let env = env().with_approver();
     with_servers(&env, "hold_wait = \"0s\"\n");
     let failing = NOTES
         .replace("      until [ -e go ]; do sleep 0.02; done\n", "")

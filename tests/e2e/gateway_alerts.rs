@@ -22,9 +22,8 @@ stop() { "$1" "$2" "$3" gateway stop; while "$1" "$2" "$3" gateway status | grep
 
 /// A gateway with an alert of its own, at which mails need a person's word.
 fn world(alert: &str, hold_wait: &str) -> TestEnv {
-    let env = env();
+    let env = env().with_approver();
     let root = env.root();
-    std::fs::create_dir_all(&root).unwrap();
     let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
     std::fs::write(root.join("asked.toml"), policy).unwrap();
     let config =

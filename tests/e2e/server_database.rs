@@ -355,6 +355,24 @@ fn a_gateway_keeps_its_sessions_on_a_server() {
     assert_eq!(rules, ["new", "repeat", "new"]);
     assert!(!env.root().join("runtime_state.db").exists(), "there is no file beside the server");
     is_whole(&env, 1);
+    // Whoever looks does so where the broker does, also where their own environment names no server.
+    let env = env.without_env("UA_DATABASE_URL");
+    env.run(&["runs", "list"]).code(0).shows(&["session"]);
+    env.run(&["questions"]).code(0);
+    let stands = env.run(&["gateway", "status"]).code(0);
+    assert!(!stands.stdout.contains("can start") && !stands.stdout.contains("would not start"), "{}", stands.stdout);
+}
+
+/// What a broker writes after its file was given to a server would be nowhere.
+#[test]
+fn no_database_moves_under_a_broker() {
+    let Some((env, url)) = on_server("gateway_moves", false) else { return };
+    let env = env.without_env("UA_DATABASE_URL");
+    env.run_by_bash(crate::gateway::CLIENT).code(0);
+    env.run(&["gateway", "start"]).code(0);
+    let told = ["a broker of the gateway is running here", "`ua gateway stop --root"];
+    env.run(&["db", "copy", "--database-url", &url]).refused(2, &told);
+    env.run(&["gateway", "stop"]).code(0);
 }
 
 /// Tells every broker of this folder which database is meant: clients' environments say nothing to it.

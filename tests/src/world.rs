@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,6 +77,30 @@ impl TestEnv {
     /// The value of a variable that was put into the environment.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The same world with the token of an approver, by which what its gateway asks is answered without a terminal.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    #[must_use]
+    pub fn with_approver(self) -> Self {
+        self.with_approver_in("root")
+    }
+
+    /// The same for a gateway in this folder.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    #[must_use]
+    pub fn with_approver_in(self, folder: &str) -> Self {
+        let token = "uag_of_a_test";
+        let known = json!({ "test": ua_core::sha256(token).to_hex() });
+        let file = self.write(&format!("{folder}/approvers.json"), known.to_string());
+        must(fs::set_permissions(&file, fs::Permissions::from_mode(0o600)), "keep a file to its owner");
+        self.with_env("UA_APPROVER_TOKEN", token)
     }
 
     /// The same world with a model server and a key for it.

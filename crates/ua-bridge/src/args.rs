@@ -29,8 +29,8 @@ const PASSED: [&str; 12] = [
 /// What says which project and which session a client is in. Hints: they are inherited by whatever the client starts.
 const HINTS: [&str; 3] = ["CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"];
 
-/// What the bridge is told: `--socket PATH --name NAME [--start WORD]… [--env NAME]… [--project FOLDER] -- COMMAND ARG…`, or in the place of
-/// the command `--url URL [--header LINE]… [--header-from NAME=VARIABLE]…`, or `--all`.
+/// What the bridge is told: `--socket PATH --name NAME [--start WORD]… [--env NAME]… [--project FOLDER] [--patience SECONDS] --
+/// COMMAND ARG…`, or in the place of the command `--url URL [--header LINE]… [--header-from NAME=VARIABLE]…`, or `--all`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Args {
     /// Where the broker listens.
@@ -43,6 +43,8 @@ pub struct Args {
     pub env: Vec<String>,
     /// The project, where the client's own word for it is not to count.
     pub project: Option<String>,
+    /// How long the client waits for an answer, in seconds, where its entry says so.
+    pub patience: Option<u32>,
     /// The tool server's command, as the entry had it; empty when it is reached over HTTP.
     pub command: Vec<OsString>,
     /// Where it is, when it is reached over HTTP.
@@ -92,6 +94,12 @@ impl Args {
                     read.env.push(variable.to_owned());
                 }
                 Some("--project") => read.project = Some(text("--project", value)?),
+                Some("--patience") => {
+                    let value = text("--patience", value)?;
+                    let seconds = value.parse::<u32>().ok().filter(|seconds| *seconds > 0);
+                    let wrong = || format!("`--patience` wants whole seconds, not `{value}`");
+                    read.patience = Some(seconds.ok_or_else(wrong)?);
+                }
                 Some(_) | None => return Err(format!("unknown option `{}`", crate::shown(option))),
             }
         }
@@ -178,7 +186,7 @@ impl Args {
             |words: &[String]| format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(","));
         let command: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         format!(
-            "{{\"wire\":{WIRE},\"says_again\":true,\"asks_first\":true,\"asked\":{asked},\"bridge\":{},\"name\":{},\"command\":{},\"url\":{},\"all\":{},\"headers\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
+            "{{\"wire\":{WIRE},\"says_again\":true,\"asks_first\":true,\"asked\":{asked},\"bridge\":{},\"name\":{},\"command\":{},\"url\":{},\"all\":{},\"headers\":{},\"cwd\":{},\"project\":{},\"patience\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
             quoted(bridge),
             quoted(&self.name),
             list(&command),
@@ -187,6 +195,7 @@ impl Args {
             list(&self.headers),
             quoted(&environment.cwd),
             self.project.as_deref().map_or_else(|| "null".to_owned(), quoted),
+            self.patience.map_or_else(|| "null".to_owned(), |seconds| seconds.to_string()),
             environment.parent,
             list(&self.env),
             object(passed),
@@ -250,6 +259,8 @@ mod tests {
             ("--socket /s --name a__b -- mail", "is not a valid name"),
             ("--socket /s --name", "needs a value"),
             ("--socket /s --url http://x/mcp", "`--name` is missing"),
+            ("--socket /s --name a --patience 0 -- mail", "whole seconds, not `0`"),
+            ("--socket /s --name a --patience 5s -- mail", "whole seconds, not `5s`"),
             ("--socket /s --name a --url http://x/mcp -- mail", "not both"),
             ("--socket /s --name a --header A:b -- mail", "needs a `--url`"),
             ("--socket /s --all -- mail", "takes no other"),
@@ -285,13 +296,15 @@ mod tests {
 
     #[test]
     fn a_tool_server_may_be_an_address() {
-        let args = parse("--socket /s --name web --header X-Key:${KEY} --env KEY --url http://x/mcp").unwrap();
+        let args =
+            parse("--socket /s --name web --patience 9 --header X-Key:${KEY} --env KEY --url http://x/mcp").unwrap();
         let variables = [("KEY".to_owned(), "k".to_owned())].into();
         let hello = args.hello("01", &Environment { variables, cwd: "/".to_owned(), parent: 7 }, "{}", None);
         assert!(
             hello.contains("\"command\":[],\"url\":\"http://x/mcp\",\"all\":false,\"headers\":[\"X-Key:${KEY}\"],"),
             "{hello}"
         );
+        assert!(hello.contains("\"project\":null,\"patience\":9,\"parent\":7,"), "{hello}");
         let whole = parse("--socket /s --name web --header-from X-Key=KEY --url http://x/mcp").unwrap();
         assert_eq!((whole.headers, whole.env), (vec!["X-Key: ${KEY}".to_owned()], vec!["KEY".to_owned()]));
     }

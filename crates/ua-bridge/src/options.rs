@@ -7,8 +7,18 @@
 use std::ffi::OsStr;
 
 /// The options that the next word belongs to.
-const WITH_VALUE: [&str; 9] =
-    ["--root", "--socket", "--start", "--name", "--env", "--project", "--url", "--header", "--header-from"];
+const WITH_VALUE: [&str; 10] = [
+    "--root",
+    "--socket",
+    "--start",
+    "--name",
+    "--env",
+    "--project",
+    "--patience",
+    "--url",
+    "--header",
+    "--header-from",
+];
 
 /// The arguments of an entry, told apart.
 #[derive(Debug, PartialEq, Eq)]

@@ -239,7 +239,7 @@ impl Connection {
             arrival,
             client_call: client.as_deref(),
             own_call: own.as_deref(),
-            gives_up_within: self.patience(),
+            gives_up_within: self.gives_up_within(),
             class: planned.policy.class,
             // Of a thing that is known by its name alone, a later one of the same name may be wanted.
             is_declared: planned.policy.is_by_content() && planned.policy.effect_kind.is_some(),

@@ -192,13 +192,22 @@ impl Connection {
         let seconds = match self.broker.config.rules.clients.get(&client.name).and_then(|rules| rules.patience) {
             Some(Patience::Unlimited) => return None,
             Some(Patience::Limited(span)) => return Some(span.mul_f64(0.9)),
-            None => match (client.name.as_str(), client.version.as_str()) {
-                (name, _) if KNOWN_CLIENTS.contains(&name) => return None,
-                ("mcp", "0.1.0") => 5,
-                _ => 60,
+            None => match (self.hello.patience, client.name.as_str(), client.version.as_str()) {
+                // A person wrote it down, or the client's own command did.
+                (Some(seconds), ..) => u64::from(seconds),
+                (None, name, _) if KNOWN_CLIENTS.contains(&name) => return None,
+                (None, "mcp", "0.1.0") => 5,
+                (None, ..) => 60,
             },
         };
         Some(Duration::from_millis(seconds * 900))
+    }
+
+    /// Within which time the client may give a request up without a word and ask again; `None` for one that says so, however long it waits.
+    pub(crate) fn gives_up_within(&self) -> Option<Duration> {
+        let client = self.client();
+        let is_said = self.broker.config.rules.clients.get(&client.name).is_some_and(|rules| rules.patience.is_some());
+        if !is_said && KNOWN_CLIENTS.contains(&client.name.as_str()) { None } else { self.patience() }
     }
 
     /// What is left of it for this one, who may have asked an earlier broker.

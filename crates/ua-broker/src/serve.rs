@@ -48,6 +48,9 @@ pub enum Served {
     Another,
 }
 
+/// Its file.
+const LOCK: &str = "gateway.lock";
+
 /// The lock that makes a broker the only one of its state folder; the kernel lets go of it when the process ends.
 #[derive(Debug)]
 pub struct BrokerLock(File);
@@ -58,10 +61,27 @@ impl BrokerLock {
     /// # Errors
     /// The lock file cannot be used.
     pub fn take(locks: &Path) -> io::Result<Option<Self>> {
-        let file = Folder::make_itself(locks)?.open_or_make("gateway.lock")?;
+        let file = Folder::make_itself(locks)?.open_or_make(LOCK)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Whether a process has it. Nothing is made to look.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn is_taken(locks: &Path) -> io::Result<bool> {
+        let file = match Folder::open_itself(locks).and_then(|locks| locks.open_to_change(LOCK)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

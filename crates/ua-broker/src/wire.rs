@@ -59,6 +59,9 @@ pub(crate) struct Hello {
     /// What the client's names of the tools begin with: nothing, unless it has all tool servers as one.
     #[serde(skip)]
     pub(crate) prefix: String,
+    /// How long the client waits for an answer, in seconds, by what its entry says; `None` where that says nothing.
+    #[serde(default)]
+    pub(crate) patience: Option<u32>,
     /// How the client is connected; a bridge does not say it.
     #[serde(skip)]
     pub(crate) way: Way,

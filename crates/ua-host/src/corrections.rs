@@ -152,7 +152,8 @@ async fn recorded(
         return Ok(Said { taken: Taken::Recorded(Box::new(call.clone())), then, lock: None });
     }
     let env = host.env();
-    crate::gateway::only_people(&run, &format!("what became of call {} must be recorded", call.call_id))?;
+    let what = format!("what became of call {} must be recorded", call.call_id);
+    crate::gateway::only_people(host, &run, &what).await?;
     let is_open = !run.status.is_terminal();
     let top = tree::top(store, &run.run_id).await?;
     let holder = if is_open { holder(host, store, call, &run, said.outcome).await? } else { Holder::PastIt };

@@ -51,11 +51,12 @@ pub use fault::{Fault, last_fault, trouble, unmatched};
 pub use install::{Change, Edited, Front, What, install, uninstall};
 pub use lately::{CallsLately, calls_beside};
 pub use left::{Left, left, left_beside};
-pub use look::{Looked, Moved, look, moved};
+pub use look::{Looked, Moved, impatient, look, moved};
 pub use read::{READ_AGAIN, changed_since};
 pub use ua_broker::Served;
 
-pub use agent::only_people;
+pub use agent::{approvers, only_people, only_people_may};
+pub(crate) use environment::with_database;
 
 /// The key with which accounts are told apart, in the gateway's folder.
 const ACCOUNT_KEY: &str = "account.key";
@@ -68,8 +69,9 @@ const SOCKET: &str = "gateway.sock";
 /// Where a broker that a client started says what it does, in that folder.
 const LOG: &str = "gateway.log";
 /// What the gateway keeps in its folder, which may be the root of jobs as well.
-pub(crate) const FILES: [&str; 13] = [
+pub(crate) const FILES: [&str; 14] = [
     ACCOUNT_KEY,
+    agent::APPROVERS,
     HTTP_SESSIONS,
     SOCKET,
     LOG,
@@ -634,19 +636,49 @@ pub async fn open_questions(host: &Host, named: Option<&Path>) -> Result<(Comman
     Ok((commands, open))
 }
 
-/// The same for whoever looks at other runs: none when these are the gateway's own, or when the gateway cannot be looked at now.
-pub async fn questions_beside(host: &Host) -> (Commands, Vec<Asked>) {
-    let none = (Commands::default(), Vec::new());
+/// What the gateway asks, for whoever looks at other runs.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// What makes commands about it complete.
+    pub commands: Commands,
+    /// The questions that wait for an answer.
+    pub asked: Vec<Asked>,
+    /// Why nobody knows now whether there is any.
+    pub unread: Option<HostError>,
+}
+
+impl Beside {
+    /// That nobody knows it, as a sentence.
+    pub fn unread_in_words(&self) -> Option<String> {
+        self.unread.as_ref().map(|error| format!("whether the gateway asks something cannot be read now: {error}"))
+    }
+}
+
+/// The same for whoever looks at other runs: none when these are the gateway's own.
+pub async fn questions_beside(host: &Host) -> Beside {
     if home_beside(host).is_none() {
-        return none;
+        return Beside::default();
     }
     match open_questions(host, None).await {
-        Ok(found) => found,
-        Err(error) => {
-            tracing::debug!(%error, "the questions of the gateway cannot be read");
-            none
+        Ok((commands, asked)) => Beside { commands, asked, unread: None },
+        Err(error) => Beside { unread: Some(error), ..Beside::default() },
+    }
+}
+
+/// Whether a broker has the lock of this place: its clients' runs are in the database, and the next ones begin there.
+///
+/// # Errors
+/// The lock cannot be looked at.
+pub fn is_served(home: &Home) -> Result<bool, HostError> {
+    let failed = |error| HostError::storage(format!("cannot look whether a broker of the gateway runs: {error}"));
+    // Where a server is named as well the locks are in the root, and those of the file are beside it.
+    let beside = home.database().parent().map(|folder| folder.join(crate::home::LOCKS));
+    for locks in std::iter::once(home.locks()).chain(beside) {
+        if BrokerLock::is_taken(&locks).map_err(failed)? {
+            return Ok(true);
         }
     }
+    Ok(false)
 }
 
 /// What makes commands about the user's gateway complete, if it has runs and these are not its own.
@@ -658,8 +690,8 @@ pub fn commands_beside(host: &Host) -> Option<Commands> {
 fn home_beside(host: &Host) -> Option<Home> {
     let root = root(host.settings(), None).ok()?;
     let home = Home::new(host.settings(), Some(&root), host.known_secrets()).ok()?;
-    let is_the_same = home.root() == host.home().root() || home.database() == host.home().database();
-    (root.is_dir() && !is_the_same && !host.home().is_on_a_server() && !home.is_unused()).then_some(home)
+    let is_the_same = home.root() == host.home().root() || home.has_the_database_of(host.home());
+    (root.is_dir() && !is_the_same && !home.is_unused()).then_some(home)
 }
 
 /// Whether this is the folder of the user's gateway.

@@ -32,7 +32,7 @@ pub(crate) const DEFAULT_ROOT: &str = "AGENT_RUN_WORKSPACES";
 /// The name of the database in a root, unless it is said to be elsewhere.
 pub(crate) const DATABASE: &str = "runtime_state.db";
 /// The folder of locks.
-const LOCKS: &str = "locks";
+pub(crate) const LOCKS: &str = "locks";
 
 /// The folders of this installation.
 #[derive(Debug, Clone)]
@@ -113,6 +113,9 @@ impl Home {
             return Err(HostError::usage(format!("cannot use {}: its name is not UTF-8 text", root.shown()))
                 .hint(format!("{}; its path is stored as text", another_root(root_is_said_in.as_deref()))));
         }
+        // Whose the place is, said so: a file in a checkout names no database.
+        let of_broker = if root_is_named { crate::gateway::with_database(settings, &root)? } else { None };
+        let settings = of_broker.as_ref().unwrap_or(settings);
         let database = match settings.var("UA_RUNTIME_DB_PATH") {
             Some(path) => resolved(&settings.absolute(Path::new(&path))?),
             None => root.join(DATABASE),
@@ -122,6 +125,9 @@ impl Home {
             return Err(
                 HostError::usage("this ua was built without PostgreSQL").hint("build it with the feature `postgres`")
             );
+        }
+        if of_broker.is_some() {
+            known.learn_own(settings);
         }
         // What a file says counts for every command that is given in the same folder; a flag and a variable may not be there again.
         let by_file = settings.of_files("UA_ROOT").map(|said| settings.absolute(Path::new(&said.value))).transpose()?;
@@ -226,6 +232,15 @@ impl Home {
         return self.server.is_some();
         #[cfg(not(feature = "postgres"))]
         false
+    }
+
+    /// Whether both have their runs in one database.
+    pub(crate) fn has_the_database_of(&self, other: &Self) -> bool {
+        #[cfg(feature = "postgres")]
+        if self.server.is_some() || other.server.is_some() {
+            return self.server.as_ref().zip(other.server.as_ref()).is_some_and(|(own, other)| own.is_where(other));
+        }
+        self.database == other.database
     }
 
     /// The server that the runtime database is on, if it is no file.

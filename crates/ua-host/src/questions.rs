@@ -469,7 +469,7 @@ pub async fn answer(
 ) -> Result<String, HostError> {
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     let is_gateway = ua_store::is_gateway(&run);
-    crate::gateway::only_people(&run, &format!("question {} must be answered", question.question_id))?;
+    crate::gateway::only_people(host, &run, &format!("question {} must be answered", question.question_id)).await?;
     let choice = answer.choice;
     // Who says it is stored with it.
     crate::words::learn_of_run(host, store, &run).await;

@@ -10,7 +10,7 @@
 mod file;
 mod list;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ const PASSED_ON: [&str; 16] = [
 /// What the names of our variables begin with.
 const OURS: &str = "UA_";
 /// Variables of ours that are no settings, and what the names of stored secrets begin with.
-const BESIDE_SETTINGS: [&str; 7] = [
+const BESIDE_SETTINGS: [&str; 8] = [
+    "UA_APPROVER_TOKEN",
     "UA_COMPLETE",
     "UA_LOGIN_CLIENT_SECRET",
     "UA_OTEL_CONTENT",
@@ -86,6 +87,8 @@ pub struct Settings {
     process: Process,
     /// Who the person who gave this command says that they are.
     said_by: Option<String>,
+    /// The variables in whose place the command line says something.
+    by_flag: BTreeSet<String>,
     /// What the files say, by variable.
     values: BTreeMap<&'static str, FileValue>,
     /// What the user's own file says, whatever the project's says over it.
@@ -159,7 +162,25 @@ impl Settings {
     /// The same with what the command line says in the place of a variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: Option<String>) -> Self {
-        self.process.variables.extend(value.map(|value| (name.to_owned(), value)));
+        if let Some(value) = value {
+            self.by_flag.insert(name.to_owned());
+            self.process.variables.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    /// Whether the command line says something in the place of a variable.
+    pub(crate) fn is_by_flag(&self, name: &str) -> bool {
+        self.by_flag.contains(name)
+    }
+
+    /// The same with this in the environment in the place of a variable; without the variable where that is nothing.
+    #[must_use]
+    pub(crate) fn in_place_of(mut self, name: &str, value: Option<String>) -> Self {
+        match value {
+            Some(value) => self.process.variables.insert(name.to_owned(), value),
+            None => self.process.variables.remove(name),
+        };
         self
     }
 

@@ -56,6 +56,11 @@ impl KnownSecrets {
         Self { settings, redactor, secrets: Arc::default(), here: Arc::new(Once::new()) }
     }
 
+    /// Learns the keys of other settings, by which something is opened here.
+    pub(crate) fn learn_own(&self, settings: &Settings) {
+        crate::credentials::learn_own(settings, &self.redactor);
+    }
+
     /// What takes the secrets that are known by now out of text.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor

@@ -207,6 +207,16 @@ impl PostgresConfig {
         format!("database {database} on {}", hosts.collect::<Vec<_>>().join(", "))
     }
 
+    /// Whether another one leads to the same database, as far as their words say.
+    pub fn is_where(&self, other: &Self) -> bool {
+        let place = |config: &Self| {
+            let server = &config.server;
+            let database = server.get_dbname().or(server.get_user()).map(str::to_owned);
+            (server.get_hosts().to_vec(), server.get_ports().to_vec(), database)
+        };
+        place(self) == place(other)
+    }
+
     /// The password, so that it can be kept out of texts.
     pub fn password(&self) -> Option<String> {
         self.server.get_password().map(|password| String::from_utf8_lossy(password).into_owned())

@@ -423,6 +423,7 @@ impl Hello {
             says_again: true,
             asks_first: false,
             asked: std::collections::BTreeMap::new(),
+            patience: None,
             prefix: String::new(),
             way: Way::Http,
             principal: Some(who.to_owned()),

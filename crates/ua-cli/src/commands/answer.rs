@@ -243,10 +243,12 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
 
 /// Says that questions of the gateway wait, which are in a folder of their own, and what its broker left in doubt. Whether there is any.
 async fn tell_of_the_gateway(host: &Host) -> bool {
-    let (commands, asked) = gateway::questions_beside(host).await;
-    let waits = super::status::at_the_gateway(&commands, &asked);
-    let left = gateway::left_beside(host).await.map(|left| plain(&left));
-    let all: Vec<String> = waits.into_iter().chain(left).collect();
+    let beside = gateway::questions_beside(host).await;
+    let unread = beside.unread_in_words();
+    let waits = super::status::at_the_gateway(&beside.commands, &beside.asked);
+    // One that cannot be read is not waited for again.
+    let left = if unread.is_none() { gateway::left_beside(host).await } else { None };
+    let all: Vec<String> = unread.into_iter().chain(waits).chain(left.map(|left| plain(&left))).collect();
     for said in &all {
         crate::output::tell(said.replace('\n', "; "));
     }
@@ -266,7 +268,7 @@ async fn named(host: &Host, name: &str) -> Result<QuestionRecord, HostError> {
         Ok(question) => return Ok(question),
         Err(error) => error,
     };
-    let (commands, asked) = gateway::questions_beside(host).await;
+    let gateway::Beside { commands, asked, .. } = gateway::questions_beside(host).await;
     let mut meant = asked.iter().map(|asked| asked.question.question_id.as_str());
     let is_it = |id: &&str| name.len() >= find::SHORTEST_QUESTION && (id.starts_with(name) || id.ends_with(name));
     let Some(id) = meant.find(is_it) else { return Err(error) };

@@ -447,6 +447,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     let replaced = |e: &ua_store::StoreError| {
         HostError::store("put the copy in place", e).hint("name a file that `ua db backup` made; nothing was changed")
     };
+    no_broker(home)?;
     // From here on nobody takes a run, so that nobody who drives one is overlooked.
     let restore = ua_store_sqlite::Restore::begin(file, home.database()).map_err(|e| replaced(&e))?;
     nobody_drives(home)?;
@@ -560,6 +561,7 @@ async fn refuse_older_copy(home: &Home) -> Result<(), HostError> {
 
 /// Refuses while a run is driven, or a worker waits for one.
 fn nobody_drives(home: &Home) -> Result<(), HostError> {
+    no_broker(home)?;
     match ua_runner::RunLock::none_held(&home.locks()) {
         Ok(()) => Ok(()),
         Err(LockError::Held { run: holder, owner }) => {
@@ -573,6 +575,17 @@ fn nobody_drives(home: &Home) -> Result<(), HostError> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Refuses while a broker of the gateway has the database: it holds a run only while a client is there, and would go on with what it opened.
+fn no_broker(home: &Home) -> Result<(), HostError> {
+    if !ua_host::gateway::is_served(home)? {
+        return Ok(());
+    }
+    let stop = PrintedCommand::of("ua gateway stop").option("--root", home.root()).in_code();
+    Err(HostError::usage("a broker of the gateway is running here").hint(format!(
+        "end its clients, which would start the next one; {stop} then ends it, once calls under way have finished; nothing was changed"
+    )))
 }
 
 /// Which runs are not driven on because of what was forgotten, in sentences: one for each family, and one for what nobody knows the family

@@ -120,7 +120,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     for (id, open) in wanted {
         let run = look.run(&id).await.map_err(|e| HostError::store("read the run", &e))?;
         // With it goes what keeps a repeat of its calls from being sent.
-        ua_host::gateway::only_people(&run, &format!("session {id} must be deleted"))?;
+        ua_host::gateway::only_people(host, &run, &format!("session {id} must be deleted")).await?;
         let standing = ua_host::standing::standing(home, &look, &run).await?;
         deleted.push(RunDeleted {
             stands: standing_word(&standing),

@@ -100,6 +100,9 @@ pub struct GatewayArgs {
     /// The project that the client works in [default: what the client says, else its folder]
     #[arg(long, value_parser = not_empty(), value_name = "DIR")]
     pub project: Option<String>,
+    /// How long the client waits for a tool, in seconds [default: as long as its kind does]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "SECONDS")]
+    pub patience: Option<u32>,
     /// Where the tool server is, if it is reached over HTTP and not started; needs --name
     #[arg(long, value_parser = not_empty(), value_name = "URL", requires = "name", conflicts_with = "old")]
     pub url: Option<String>,
@@ -180,7 +183,8 @@ and the tool servers are in servers.json beside it. The client's name is stored 
 Examples:
   ua gateway token codex
   ua gateway token codex --remove
-  ua gateway token --list")]
+  ua gateway token --list
+  ua gateway token my-phone --approver")]
     Token {
         /// The client's name
         #[arg(required_unless_present = "list", conflicts_with = "list")]
@@ -191,6 +195,9 @@ Examples:
         /// List the clients that have a token
         #[arg(long)]
         list: bool,
+        /// For a script of yours that answers questions without a terminal, by UA_APPROVER_TOKEN, and not for a client
+        #[arg(long)]
+        approver: bool,
     },
     /// Record which session a client is in; called by the client's hook, and never fails
     #[command(after_help = "\
@@ -225,6 +232,9 @@ pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode>
     args.name.iter().for_each(|name| option("--name", name.as_ref()));
     args.env.iter().for_each(|name| option("--env", name.as_ref()));
     args.project.iter().for_each(|project| option("--project", project.as_ref()));
+    if let Some(seconds) = args.patience {
+        option("--patience", seconds.to_string().as_ref());
+    }
     args.header.iter().for_each(|header| option("--header", header.as_ref()));
     args.header_from.iter().for_each(|header| option("--header-from", header.as_ref()));
     match &args.url {
@@ -292,7 +302,9 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
             let words = if was_running { "a new broker is running\n" } else { "no broker was running; one is now\n" };
             say(&GatewayStarted { was_running, is_new: true }, words)?;
         }
-        GatewayCommand::Token { client, remove, list: _ } => token(host, root, client.as_deref(), remove)?,
+        GatewayCommand::Token { client, remove, list: _, approver } => {
+            token(host, root, client.as_deref(), remove, approver).await?;
+        }
         GatewayCommand::Hook => {
             let mut said = String::new();
             if let Err(error) = std::io::stdin().take(MOST_OF_A_HOOK).read_to_string(&mut said) {
@@ -308,10 +320,16 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
     Ok(OK)
 }
 
-/// Makes a client's token, takes it away, or names those who have one.
-fn token(host: &Host, named: Option<&Path>, client: Option<&str>, remove: bool) -> Result<(), HostError> {
+/// Makes a client's token, takes it away, or names those who have one; with `approver` that of whoever answers without a terminal.
+async fn token(
+    host: &Host,
+    named: Option<&Path>,
+    client: Option<&str>,
+    remove: bool,
+    approver: bool,
+) -> Result<(), HostError> {
     let root = gateway::root(host.settings(), named)?;
-    let tokens = gateway::tokens(&root);
+    let tokens = if approver { gateway::approvers(&root) } else { gateway::tokens(&root) };
     let failed = |error: std::io::Error| HostError::storage(format!("cannot keep the gateway's tokens: {error}"));
     let Some(client) = client else {
         let clients = tokens.clients().map_err(failed)?;
@@ -337,17 +355,25 @@ fn token(host: &Host, named: Option<&Path>, client: Option<&str>, remove: bool) 
             return say(&revoked, format!("the token of {client} is revoked\n"));
         }
         let none = HostError::usage(format!("{client} has no token"));
-        return Err(none.hint("`ua gateway token --list` shows the clients that have one"));
+        return Err(none.hint(if approver {
+            "`ua gateway token --list --approver` shows the names that have one"
+        } else {
+            "`ua gateway token --list` shows the clients that have one"
+        }));
     }
     ua_host::words::without_secrets(host, "client's name", client)?;
+    if approver {
+        gateway::only_people_may(host, "the token of an approver must be made").await?;
+    }
     let token = tokens.make(client, host.env()).map_err(failed)?;
     // What is wrong with the settings is told by whoever starts a broker.
-    if matches!(gateway::listens_over_http(host, named), Ok(false)) {
+    if !approver && matches!(gateway::listens_over_http(host, named), Ok(false)) {
         crate::output::tell(
             "no client can use a token yet: `listen` in gateway.toml is the address for clients over HTTP, and it is not set",
         );
     }
-    let take_back = PrintedCommand::of("ua gateway token --remove").word(client).in_code();
+    let take_back = if approver { "ua gateway token --approver --remove" } else { "ua gateway token --remove" };
+    let take_back = PrintedCommand::of(take_back).word(client).in_code();
     did(format!("a token of {client} was made, which nobody has read: {take_back} takes it back"));
     if crate::terminal::is_json() {
         return print_json(&GatewayToken { client: client.to_owned(), token: Some(token), is_valid: true });
@@ -662,6 +688,7 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
         let mends = crate::output::command(moved.mended_by());
         warnings.push(format!("{} ({mends} corrects that)", moved.in_words()));
     }
+    warnings.extend(gateway::impatient(host, root).unwrap_or_default());
     let left = gateway::left(host, root).await.ok().and_then(|(commands, left)| left.in_words(&commands));
     if json {
         warnings.extend(left.map(|left| left.replace('\n', ". ")));

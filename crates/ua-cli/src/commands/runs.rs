@@ -508,7 +508,7 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     if found.status.is_terminal() {
         return Err(HostError::usage(format!("run {} has already ended ({})", found.run_id, found.status)));
     }
-    ua_host::gateway::only_people(&found, &format!("session {} must be ended", found.run_id))?;
+    ua_host::gateway::only_people(host, &found, &format!("session {} must be ended", found.run_id)).await?;
     ua_host::words::about_run(host, &looked, &found, "reason", reason).await?;
     drop(looked);
     if !yes && crate::people::is_attended() && !crate::terminal::is_json() {

@@ -37,16 +37,26 @@ const LATELY: Duration = Duration::from_hours(24);
 pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
     let (mut found, alone) = if home.is_unused() { (StatusShown::default(), Vec::new()) } else { look(host).await? };
-    let (commands, asked) = gateway::questions_beside(host).await;
-    let left = gateway::left_beside(host).await;
-    found.gateway_lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await.map(GatewayLately::from);
+    let beside = gateway::questions_beside(host).await;
+    let unread = beside.unread_in_words();
+    let gateway::Beside { commands, asked, .. } = beside;
+    let mut left = None;
+    // One that cannot be read is not waited for again.
+    if unread.is_none() {
+        left = gateway::left_beside(host).await;
+        let lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await;
+        found.gateway_lately = lately.map(GatewayLately::from);
+    }
     found.gateway_questions = asked.iter().map(|asked| OpenQuestion::of_gateway(asked, &commands)).collect();
+    if let Some(unread) = &unread {
+        crate::output::tell(unread.clone());
+    }
     if crate::terminal::is_json() {
         print_json(&found)?;
         return Ok(OK);
     }
     if found.runs.is_empty() {
-        print(format!("{}\n", nothing_listed(&found, left.is_some())))?;
+        print(format!("{}\n", nothing_listed(&found, left.is_some() || unread.is_some())))?;
     } else {
         let now = host.env().now();
         let (runs, more) = first_rows(&found.runs, &home.commands());

@@ -28,6 +28,9 @@ pub(super) const SERVERS: &str = "servers.json";
 /// Who may come in over HTTP.
 pub(crate) const TOKENS: &str = "tokens.json";
 
+/// The largest such file that is read.
+const MOST: u64 = 16 * 1024 * 1024;
+
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GatewayConfig {
@@ -60,7 +63,7 @@ impl GatewayConfig {
                 believed(&file)?;
             }
         }
-        let text = match ua_files::read_text(&path, 16 * 1024 * 1024) {
+        let text = match ua_files::read_text(&path, MOST) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(paths::cannot_read("the configuration", &path, &error)),
@@ -74,6 +77,27 @@ impl GatewayConfig {
                 ])
             })
         })
+    }
+
+    /// What `[env]` says of these variables, for whoever only looks at what a broker wrote: what else is wrong with the file is told by whoever starts
+    /// one.
+    ///
+    /// # Errors
+    /// The file seems to name one of them, and cannot be understood, or others may change it.
+    pub(super) fn said_of(root: &Path, names: &[&str]) -> Result<BTreeMap<String, String>, HostError> {
+        let path = root.join(FILE);
+        let text = ua_files::read_text(&path, MOST).unwrap_or_default();
+        if !names.iter().any(|name| text.contains(name)) {
+            return Ok(BTreeMap::new());
+        }
+        believed(&path)?;
+        let Ok(table) = text.parse::<Table>() else {
+            // That says why, with the place.
+            return Self::read(root).map(|read| read.env);
+        };
+        let env = table.get("env").and_then(Value::as_table);
+        let said = |name: &&str| env?.get(*name)?.as_str().filter(|value| !value.trim().is_empty());
+        Ok(names.iter().filter_map(|name| Some(((*name).to_owned(), said(name)?.to_owned()))).collect())
     }
 
     /// Reads the text of such a file; relative paths are below `root`. The error says what is wrong, and where.

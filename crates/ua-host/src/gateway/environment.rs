@@ -54,8 +54,10 @@ const NETWORK: [&str; 10] = [
 ];
 /// Says where runs are, which a broker is told by its `--root`.
 const ROOT: &str = "UA_ROOT";
+/// Names a database in a file.
+const DATABASE_FILE: &str = "UA_RUNTIME_DB_PATH";
 /// What names a database.
-const DATABASES: [&str; 2] = ["UA_DATABASE_URL", "UA_RUNTIME_DB_PATH"];
+const DATABASES: [&str; 2] = ["UA_DATABASE_URL", DATABASE_FILE];
 /// Where the places are noted, in the gateway's folder.
 pub(super) const NOTE: &str = "places.json";
 /// No note is longer.
@@ -89,11 +91,36 @@ fn noted(root: &Path) -> Option<BTreeMap<String, String>> {
     Some(places.into_iter().filter(|(name, _)| PLACES.contains(&name.as_str())).collect())
 }
 
+/// The settings by which the database of the broker of this folder is found, where its file says which that is: whoever looks at what it wrote, or
+/// answers what it asks, has to have the same, whatever their own environment says. `None` where the file says nothing of it. What the command line
+/// says counts more.
+///
+/// # Errors
+/// The file seems to say it, and cannot be understood.
+pub(crate) fn with_database(settings: &Settings, root: &Path) -> Result<Option<Settings>, HostError> {
+    if DATABASES.into_iter().any(|name| settings.is_by_flag(name)) {
+        return Ok(None);
+    }
+    let said = GatewayConfig::said_of(root, &DATABASES)?;
+    if said.is_empty() {
+        return Ok(None);
+    }
+    // A broker is given no other: what this environment names beside it is for other runs.
+    let with =
+        |settings: Settings, name: &str| settings.in_place_of(name, said.get(name).map(|said| own(root, name, said)));
+    Ok(Some(DATABASES.into_iter().fold(settings.clone(), with)))
+}
+
+/// What a variable that names a database is to a broker, which works in its folder.
+fn own(root: &Path, name: &str, said: &str) -> String {
+    if name == DATABASE_FILE { root.join(said).to_string_lossy().into_owned() } else { said.to_owned() }
+}
+
 /// Refuses to start a broker with another database than this environment names: the one would not know what the other has.
 pub(super) fn is_of_its_database(settings: &Settings, root: &Path, config: &GatewayConfig) -> Result<(), HostError> {
     let other = DATABASES.into_iter().find(|name| {
         let here = settings.of_environment(name);
-        here.is_some() && here.as_ref() != config.env.get(*name)
+        here.is_some() && here != config.env.get(*name).map(|said| own(root, name, said))
     });
     let Some(name) = other else { return Ok(()) };
     let file = root.join(super::CONFIG_FILE);
@@ -167,6 +194,24 @@ mod tests {
         let said = [("UA_DATABASE_URL".to_owned(), "postgres://a/b".to_owned())].into();
         let config = GatewayConfig { env: said, ..GatewayConfig::default() };
         assert!(is_of_its_database(&elsewhere, root.path(), &config).is_ok());
+        // Whoever looks has the one that the file names, and no other that their own environment names beside it.
+        std::fs::write(root.path().join("gateway.toml"), "[env]\nUA_RUNTIME_DB_PATH = \"db/own.db\"\n[htpp]\n")
+            .unwrap();
+        let looks = with_database(&elsewhere, root.path()).unwrap().unwrap();
+        let file = root.path().join("db/own.db").to_string_lossy().into_owned();
+        assert_eq!((looks.var("UA_DATABASE_URL"), looks.var("UA_RUNTIME_DB_PATH")), (None, Some(file.clone())));
+        let given = settings(&[("UA_RUNTIME_DB_PATH", &file)]);
+        let said = [("UA_RUNTIME_DB_PATH".to_owned(), "db/own.db".to_owned())].into();
+        let config = GatewayConfig { env: said, ..GatewayConfig::default() };
+        assert!(is_of_its_database(&given, root.path(), &config).is_ok(), "it is the same");
+        let flag = settings(&[]).with("UA_DATABASE_URL", Some("postgres://a/b".to_owned()));
+        assert!(with_database(&flag, root.path()).unwrap().is_none(), "the command line says more");
+        std::fs::write(root.path().join("gateway.toml"), "hold_wait = [\n").unwrap();
+        assert!(with_database(&elsewhere, root.path()).unwrap().is_none(), "it names none");
+        std::fs::write(root.path().join("gateway.toml"), "[env\nUA_DATABASE_URL = \"postgres://a:hush@b/c\"\n")
+            .unwrap();
+        let wrong = with_database(&theirs, root.path()).unwrap_err().to_string();
+        assert!(wrong.contains("gateway.toml") && !wrong.contains("hush"), "{wrong}");
         // A note that somebody else wrote names no more than places.
         std::fs::write(root.path().join(NOTE), r#"{"UA_POLICY": "x", "HOME": "/h"}"#).unwrap();
         assert_eq!(names(&of_broker(&own, root.path(), &GatewayConfig::default())), ["HOME"]);

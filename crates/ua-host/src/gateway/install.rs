@@ -51,6 +51,8 @@ pub struct Change {
     pub what: What,
     /// What it started before, if it started a program.
     pub program: Option<String>,
+    /// How long its client waits for a tool, in seconds, where it says so.
+    pub patience: Option<u32>,
 }
 
 /// A file as it is after a change.

@@ -17,6 +17,8 @@ use crate::host::Host;
 
 /// This version.
 const OWN: &str = env!("CARGO_PKG_VERSION");
+/// A client that waits for less, in seconds, has little of a tool that takes its time, and nothing of a person.
+const TOO_SHORT: u32 = 10;
 /// How long another `ua` may take to say its version, which takes it no time.
 const ANSWERS: Duration = Duration::from_secs(5);
 
@@ -115,6 +117,31 @@ async fn moved_in(host: &Host, file: &Path, changes: &[Change], front: &Front) -
     found
 }
 
+/// The entries that go through the gateway and whose client waits for less than a person, or a tool server that starts, may need: each in a sentence.
+///
+/// # Errors
+/// Nobody says where the user's state is.
+pub fn impatient(host: &Host, named: Option<&Path>) -> Result<Vec<String>, HostError> {
+    let (root, front) = front(host, named)?;
+    let all = configurations(host, &root, &front).into_iter();
+    Ok(all.flat_map(|(file, changes)| impatient_in(&file, &changes)).collect())
+}
+
+fn impatient_in(file: &Path, changes: &[Change]) -> Vec<String> {
+    let words = |change: &Change| {
+        let seconds = change.patience.filter(|seconds| *seconds < TOO_SHORT)?;
+        matches!(change.what, What::Already | What::Moved).then(|| {
+            format!(
+                "the client of tool server {} of {} waits only {seconds} s for a tool, by its time-out there: a call that takes longer is told to be \
+                 under way, and nobody can decide in that time",
+                change.server,
+                file.shown()
+            )
+        })
+    };
+    changes.iter().filter_map(words).collect()
+}
+
 fn front(host: &Host, named: Option<&Path>) -> Result<(PathBuf, Front), HostError> {
     let settings = host.settings();
     let root = super::root(settings, named)?;
@@ -163,7 +190,9 @@ pub struct Looked {
     pub wrapped: Vec<(PathBuf, String)>,
     /// Those that go through it by a program which does not exist, or has another version.
     pub moved: Vec<Moved>,
-    /// The same for those that go through the gateway of another folder.
+    /// Those whose client gives up too soon, each in a sentence.
+    pub impatient: Vec<String>,
+    /// The same as of `wrapped` for those that go through the gateway of another folder.
     pub elsewhere: Vec<(PathBuf, String)>,
     /// The same for those that could.
     pub unwrapped: Vec<(PathBuf, String)>,
@@ -182,6 +211,7 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     let mut looked = Looked::default();
     for (file, changes) in configurations(host, &root, &front) {
         looked.moved.extend(moved_in(host, &file, &changes, &front).await);
+        looked.impatient.extend(impatient_in(&file, &changes));
         for change in changes {
             let of = match change.what {
                 What::Already => &mut looked.wrapped,
@@ -223,7 +253,10 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     // One that serves has said all that was wrong before it.
     looked.last_fault = last_fault(&root).filter(|_| looked.broker.is_none());
     let others = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
-    looked.open_to_others = [socket, root.join(super::config::TOKENS)].into_iter().filter(others).collect();
+    looked.open_to_others = [socket, root.join(super::config::TOKENS), root.join(super::agent::APPROVERS)]
+        .into_iter()
+        .filter(others)
+        .collect();
     looked.root = Some(root);
     Ok(looked)
 }

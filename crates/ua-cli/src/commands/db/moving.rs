@@ -18,6 +18,7 @@ const CHUNK: usize = 2_000;
 /// Moves what the file in the root holds to the server; finishes or begins again what was killed. What only `effects.log` knows is left behind where a
 /// person says so.
 pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: bool) -> Result<u8, HostError> {
+    super::no_broker(home)?;
     let departure = departure(home)?;
     super::nobody_drives(home)?;
     let mut filling = received(home, server).await?;

@@ -507,6 +507,10 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
             Some(_) => findings.warn(CHECK, detail, fix),
         }
     }
+    for impatient in &looked.impatient {
+        let fix = "raise the time-out in that entry, or remove it; then `ua gateway uninstall` and `install` have its bridge know";
+        findings.warn(CHECK, impatient.clone(), fix);
+    }
     if !looked.elsewhere.is_empty() {
         let these = named(&looked.elsewhere);
         findings.ok(CHECK, format!("these tool servers go through the gateway of another folder: {these}"));

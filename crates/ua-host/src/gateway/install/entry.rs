@@ -7,6 +7,9 @@ const WORD: &str = "gateway";
 /// The name of a header whose whole value is that of a variable, in arguments.
 const FROM: &str = "--header-from";
 
+/// A client that waits so long waits as long as a person may take, in seconds.
+const AN_HOUR: u32 = 3600;
+
 /// What was done about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
@@ -93,6 +96,8 @@ pub(super) struct Entry {
     pub(super) has_args: bool,
     /// It says how long its client waits for a tool, where `ua` would say so otherwise.
     pub(super) has_patience: bool,
+    /// How long its client waits for a tool, in whole seconds, where it says so.
+    pub(super) patience: Option<u32>,
     /// The variables that it is given.
     pub(super) env: Vec<String>,
     /// Where it is, when it is reached over HTTP with requests that each have an answer.
@@ -357,6 +362,10 @@ impl Entry {
         let mut args = vec![WORD.to_owned()];
         args.extend(front.root.iter().flat_map(|root| ["--root".to_owned(), root.clone()]));
         args.extend(["--name".to_owned(), plain_name(server)]);
+        // Without it the broker takes a client that it knows for one that waits as long as a person may take.
+        if let Some(seconds) = self.patience.filter(|seconds| *seconds < AN_HOUR) {
+            args.extend(["--patience".to_owned(), seconds.to_string()]);
+        }
         // No process has such a variable, so its value would be lost.
         if self.env.iter().chain(&of_file).any(|name| name.is_empty() || name.contains(['=', '\0'])) {
             return (What::NotRead, None);
@@ -444,7 +453,7 @@ impl Entry {
                 }
                 ("--env", value) => env.push(value?.as_str()),
                 ("--header", value) => lines.push(value?.clone()),
-                ("--name" | "--project" | "--root", None) => return None,
+                ("--name" | "--project" | "--patience" | "--root", None) => return None,
                 _ => {}
             }
         }

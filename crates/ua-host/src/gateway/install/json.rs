@@ -16,6 +16,10 @@ const LISTS: [&str; 2] = ["mcpServers", "servers"];
 /// Where Claude Code keeps those that one project has: its folder, and a list in it.
 const PROJECTS: &str = "projects";
 
+/// In Claude Code, and most others, an entry says in milliseconds how long its client waits. Less than a second is another unit's, of a client that
+/// is not known.
+const SECOND: u64 = 1_000;
+
 /// What is written between a command that had no arguments and those that it gets.
 const BEHIND: &str = ", \"args\": ";
 
@@ -58,7 +62,7 @@ pub(super) fn edited(
             continue;
         }
         if of.iter().filter(|(other, name)| *other == project && *name == server.name).count() > 1 {
-            let change = Change { server: server.name, project, what: What::Twice, program: None };
+            let change = Change { server: server.name, project, what: What::Twice, program: None, patience: None };
             if !changes.contains(&change) {
                 changes.push(change);
             }
@@ -72,7 +76,8 @@ pub(super) fn edited(
         // What a header holds may stand nowhere in the file, so that only the client's environment has it.
         let is_lost = is_address && matches!(new, Some(None));
         let what = if is_lost { What::NotRestored } else { what };
-        changes.push(Change { server: server.name.clone(), project, what, program: entry.command });
+        let (program, patience) = (entry.command, entry.patience);
+        changes.push(Change { server: server.name.clone(), project, what, program, patience });
         if let Some(new) = new.filter(|_| !is_lost) {
             edits.extend(new.ok_or_else(not_understood)?);
         }
@@ -216,6 +221,11 @@ fn entry_of(read: &Map<String, Value>) -> Entry {
         args,
         has_args: read.contains_key("args"),
         has_patience: false,
+        patience: read
+            .get("timeout")
+            .and_then(Value::as_u64)
+            .filter(|span| *span >= SECOND)
+            .and_then(|span| u32::try_from(span / SECOND).ok()),
         env: Vec::new(),
         url: word("url").filter(|_| !is_old),
         headers: headers.map(|all| all.iter().filter_map(header).collect()).unwrap_or_default(),

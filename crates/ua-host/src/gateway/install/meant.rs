@@ -42,13 +42,14 @@ impl Meant {
             Some(Becomes::Behind { command, words }) => {
                 let args = words.iter().chain(&was.args).cloned().collect();
                 let command = Some(command.clone());
-                *now == Entry { command, args, has_args: true, has_patience: now.has_patience, ..was.clone() }
+                let (has_patience, patience) = (now.has_patience, now.patience);
+                *now == Entry { command, args, has_args: true, has_patience, patience, ..was.clone() }
             }
             Some(Becomes::Itself { words, once: _ }) => {
                 let mut args = was.args.clone();
                 let rest = args.split_off((*words).min(args.len()));
-                let (has_args, has_patience) = (now.has_args, now.has_patience);
-                *now == Entry { command: args.pop(), args: rest, has_args, has_patience, ..was.clone() }
+                let (has_args, has_patience, patience) = (now.has_args, now.has_patience, now.patience);
+                *now == Entry { command: args.pop(), args: rest, has_args, has_patience, patience, ..was.clone() }
             }
             Some(Becomes::InPlaceOfUrl { command, args, env, passed }) => {
                 let is_program = now.command.as_ref() == Some(command) && now.args == *args && now.url.is_none();

@@ -38,7 +38,7 @@ pub(super) fn edited(
         let program = read.command;
         let is_lost = new.as_ref().is_some_and(|new| is_lost(entry, new));
         let what = if is_lost { What::NotRestored } else { what };
-        changes.push(Change { server: name.clone(), project: None, what, program });
+        changes.push(Change { server: name.clone(), project: None, what, program, patience: read.patience });
         if let Some(new) = new.filter(|_| !is_lost) {
             become_(entry, new, what);
             edited = lines.with(&before, &document.to_string());
@@ -134,6 +134,7 @@ fn entry_of(entry: &dyn TableLike) -> Entry {
         args,
         has_args: entry.get("args").is_some(),
         has_patience: entry.get(PATIENCE.0).is_some(),
+        patience: entry.get(PATIENCE.0).and_then(seconds),
         env,
         url: word("url"),
         headers,
@@ -141,6 +142,16 @@ fn entry_of(entry: &dyn TableLike) -> Entry {
         is_cut,
         is_shared: false,
     }
+}
+
+/// The whole seconds of a span of time, which may be written with a fraction.
+fn seconds(span: &Item) -> Option<u32> {
+    let whole = span.as_integer().or_else(|| {
+        let floor = span.as_float()?.floor();
+        // As text, so that what no number of seconds is becomes none.
+        floor.to_string().parse().ok()
+    });
+    u32::try_from(whole?).ok().map(|seconds| seconds.max(1))
 }
 
 fn pairs(entry: &dyn TableLike, name: &str) -> Vec<(String, String)> {

@@ -39,7 +39,8 @@ pub(super) fn edited(
         let new = new.map(|new| places.edits_of(entry, new));
         // An address is not written here, so that one behind the gateway has nothing to become again.
         let what = if matches!(new, Some(None)) && what == What::Unwrapped { What::NotRestored } else { what };
-        changes.push(Change { server: text_of, project: None, what, program: read.command });
+        let (program, patience) = (read.command, read.patience);
+        changes.push(Change { server: text_of, project: None, what, program, patience });
         edits.extend(new.flatten().unwrap_or_default());
     }
     missing(servers, &known)?;
@@ -117,7 +118,9 @@ fn entry_of(entry: &Node<'_>) -> Entry {
     let command = field(entry, "cmd").and_then(|(_, command)| word(command)).filter(|_| is_started);
     // An argument that is no word would be lost.
     let is_cut = args.is_some_and(|(_, args)| !is_list_of_texts(args));
-    Entry { command, args: texts("args"), has_args: args.is_some(), env, is_cut, ..Entry::default() }
+    let span = field(entry, "timeout").and_then(|(_, span)| word(span));
+    let patience = span.and_then(|span| span.parse::<u32>().ok()).filter(|seconds| *seconds > 0);
+    Entry { command, args: texts("args"), has_args: args.is_some(), patience, env, is_cut, ..Entry::default() }
 }
 
 /// Whether a value is a list of nothing but texts: what is none would be lost, or become one.
