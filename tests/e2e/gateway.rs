@@ -317,6 +317,39 @@ fn a_database_that_the_gateways_file_names_is_the_one_of_whoever_looks_and_answe
     env.run(&["gateway", "stop", "--root", &root]).code(0);
 }
 
+/// A client whose entry says how long it waits reads what is known before it gives up, also one that is known to wait otherwise.
+#[test]
+fn how_long_an_entry_waits_is_how_long_its_client_is_kept_waiting() {
+    let env = env();
+    with_servers(&env, "policies = [\"asked.toml\"]\n");
+    let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
+    std::fs::write(env.root().join("asked.toml"), policy).unwrap();
+    let known = |script: &str| script.replace("\"name\":\"probe\"", "\"name\":\"claude-code\"");
+    let held = known(CLIENT).replace("--name mail", "--name mail --patience 1").replace("mail 3 One\nmail 4 Two\n", "");
+    let said = env.run_by_bash(&held).code(0).stdout;
+    assert!(said.contains("A person has to decide first"), "{said}");
+    let running = format!(
+        "{}{}",
+        known(NOTES),
+        r#"
+coproc G { "$1" gateway "$2" "$3" --name notes --patience 1 -- bash notes.sh; }
+greet
+call post_note
+hear
+: > go
+call post_note
+hear
+gone
+"$1" "$2" "$3" gateway stop
+wc -l < posts
+"#
+    );
+    let said = env.run_by_bash(&running).code(0).stdout;
+    let (first, then) = said.split_once("Still running").unwrap_or_else(|| panic!("{said}"));
+    assert!(!first.contains("it is posted") && then.contains("it is posted"), "{said}");
+    assert!(said.trim().ends_with('1'), "it was posted once: {said}");
+}
+
 /// A broker that has the database open would go on with what is not there any more.
 #[test]
 fn no_database_is_put_in_the_place_of_one_that_a_broker_has() {

@@ -1068,6 +1068,29 @@ env_http_headers = { "X-Key" = "CRM_KEY" }
         insta::assert_snapshot!(there_and_back("config.toml", config, &[]));
     }
 
+    /// Else the broker takes a client that it knows for one that waits as long as a person may take.
+    #[test]
+    fn how_long_a_client_waits_goes_with_its_entry() {
+        let front = Front { program: "ua".to_owned(), root: None, own_root: None };
+        for (name, text, patience) in [
+            ("x.json", r#"{"mcpServers": {"a": {"command": "x", "args": ["y"], "timeout": 5000}}}"#, Some(5)),
+            ("x.json", r#"{"mcpServers": {"a": {"command": "x", "args": ["y"], "timeout": 5}}}"#, None),
+            ("x.json", r#"{"mcpServers": {"a": {"command": "x", "args": ["y"]}}}"#, None),
+            ("x.toml", "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"y\"]\ntool_timeout_sec = 10\n", Some(10)),
+            ("x.toml", "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"y\"]\ntool_timeout_sec = 7.5\n", Some(7)),
+            ("x.yaml", "extensions:\n  a:\n    cmd: x\n    args: [y]\n    timeout: 20\n", Some(20)),
+        ] {
+            let path = Path::new(name);
+            let wrapped = Format::of(path).wrapped(path, text, &front, &[]).unwrap();
+            assert_eq!(wrapped.changes[0].patience, patience, "{text}");
+            let passed = patience.map(|seconds| format!("\"--patience\",\"{seconds}\",\"--\""));
+            let is_passed = passed.map_or(!wrapped.text.contains("patience"), |words| wrapped.text.contains(&words));
+            assert!(is_passed, "{}", wrapped.text);
+            let back = Format::of(path).unwrapped(path, &wrapped.text, &Typed::default(), &[]).unwrap();
+            assert_eq!(back.text, text);
+        }
+    }
+
     #[test]
     fn goose_keeps_its_comments_and_its_layout() {
         let config = "# ü mine\nGOOSE_PROVIDER: anthropic\nextensions:\n  mail:\n    enabled: true\n    type: stdio\n    cmd: npx   # from the registry\n    args:\n    - -y\n    - 'mail-server' # the first\n    env_keys: [SMTP_PASSWORD]\n    envs:\n      KEY: k\n    timeout: 300\n  notes: {type: stdio, cmd: notes, args: [a, \"b\"]}\n  plain:\n    cmd: \"plain\"\n    enabled: false\n  flow: {cmd: flow}\n  memory:\n    type: builtin\n    name: memory\n  crm:\n    type: streamable_http\n    uri: https://crm.example.com/mcp\n";
