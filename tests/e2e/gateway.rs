@@ -301,7 +301,7 @@ fn a_database_that_the_gateways_file_names_is_the_one_of_whoever_looks_and_answe
     let jobs = env.arg("jobs.db");
     let all = |args: &[&str]| {
         let plain = env.run(args).code(0).stdout;
-        let other = env.start_with(("UA_RUNTIME_DB_PATH", &jobs), args).wait().code(0).stdout;
+        let other = env.start_with(("UA_RUNTIME_DB_PATH", jobs.as_str()), args).wait().code(0).stdout;
         [plain, other]
     };
     for looked in all(&["status"]) {
@@ -313,7 +313,9 @@ fn a_database_that_the_gateways_file_names_is_the_one_of_whoever_looks_and_answe
     }
     let questions = env.run(&["questions", "--json", "--root", &root]).code(0).json();
     let question = questions[0]["question_id"].as_str().unwrap().to_owned();
-    env.start_with(("UA_RUNTIME_DB_PATH", &jobs), &["answer", &question, "skip", "--root", &root]).wait().code(0);
+    env.start_with(("UA_RUNTIME_DB_PATH", jobs.as_str()), &["answer", &question, "skip", "--root", &root])
+        .wait()
+        .code(0);
     env.run(&["gateway", "stop", "--root", &root]).code(0);
 }
 
@@ -325,14 +327,14 @@ fn how_long_an_entry_waits_is_how_long_its_client_is_kept_waiting() {
     let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
     std::fs::write(env.root().join("asked.toml"), policy).unwrap();
     let known = |script: &str| script.replace("\"name\":\"probe\"", "\"name\":\"claude-code\"");
-    let held = known(CLIENT).replace("--name mail", "--name mail --patience 1").replace("mail 3 One\nmail 4 Two\n", "");
+    let held = known(CLIENT).replace("--name mail", "--name mail --patience 5").replace("mail 3 One\nmail 4 Two\n", "");
     let said = env.run_by_bash(&held).code(0).stdout;
     assert!(said.contains("A person has to decide first"), "{said}");
     let running = format!(
         "{}{}",
         known(NOTES),
         r#"
-coproc G { "$1" gateway "$2" "$3" --name notes --patience 1 -- bash notes.sh; }
+coproc G { "$1" gateway "$2" "$3" --name notes --patience 3 -- bash notes.sh; }
 greet
 call post_note
 hear

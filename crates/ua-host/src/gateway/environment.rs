@@ -200,7 +200,7 @@ mod tests {
         let looks = with_database(&elsewhere, root.path()).unwrap().unwrap();
         let file = root.path().join("db/own.db").to_string_lossy().into_owned();
         assert_eq!((looks.var("UA_DATABASE_URL"), looks.var("UA_RUNTIME_DB_PATH")), (None, Some(file.clone())));
-        let given = settings(&[("UA_RUNTIME_DB_PATH", &file)]);
+        let given = settings(&[("UA_RUNTIME_DB_PATH", file.as_str())]);
         let said = [("UA_RUNTIME_DB_PATH".to_owned(), "db/own.db".to_owned())].into();
         let config = GatewayConfig { env: said, ..GatewayConfig::default() };
         assert!(is_of_its_database(&given, root.path(), &config).is_ok(), "it is the same");
