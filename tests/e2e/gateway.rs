@@ -339,7 +339,7 @@ greet
 call post_note
 hear
 : > go
-call post_note
+say '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"post_note","arguments":{"text":"x"}}}'
 hear
 gone
 "$1" "$2" "$3" gateway stop

@@ -357,7 +357,7 @@ fn a_gateway_keeps_its_sessions_on_a_server() {
     is_whole(&env, 1);
     // Whoever looks does so where the broker does, also where their own environment names no server.
     let env = env.without_env("UA_DATABASE_URL");
-    env.run(&["runs", "list"]).code(0).shows(&["session"]);
+    env.run(&["runs", "show", "last"]).code(0).shows(&["Tool calls of probe to `mail`"]);
     env.run(&["questions"]).code(0);
     let stands = env.run(&["gateway", "status"]).code(0);
     assert!(!stands.stdout.contains("can start") && !stands.stdout.contains("would not start"), "{}", stands.stdout);
