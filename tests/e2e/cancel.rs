@@ -80,7 +80,15 @@ fn a_run_whose_process_died_ends_at_once_and_what_was_under_way_stays_unknown() 
     is_over_with(
         &env,
         &["post_comment unknown"],
-        &["1 call may or may not have happened, and the job is not started again without a word from you"],
+        &[
+            "1 call may or may not have happened, and the job is not started again without a word from you",
+            // The command stands there whole.
+            "`ua calls list --run r --unknown --root",
+            &format!(
+                "`ua calls resolve {} --as not_happened --reason TEXT --root",
+                env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'post_comment'")
+            ),
+        ],
     );
     assert_eq!(env.comments().len(), 0);
 }

@@ -54,15 +54,25 @@ fn every_file_of_a_workspace_is_written_anew_from_the_database() {
         }
     }
     assert!(env.read("root/RESTART.md").contains("nothing to resume"));
-    // What a process kept of its run is not lost to the part of it that the database has, however often that is written.
-    let (log, kept) = (workspace.join("run.log"), workspace.join(".ua/run.log"));
-    let whole = fs::read_to_string(&log).unwrap();
-    assert!(!kept.exists());
+    // What a process kept of its run is not lost to the part of it that the database has, however often that is written; what is missing there of what the
+    // database has is put in.
+    let (log, trace) = (workspace.join("run.log"), workspace.join("trace.jsonl"));
+    let [whole, events_then] = [&log, &trace].map(|file| fs::read_to_string(file).unwrap());
     fs::write(&log, format!("{whole}what only the process knew\n")).unwrap();
-    env.run(&["runs", "export", "r"]).code(0).says(&["more than the database knows, and is kept as .ua/run.log"]);
+    for _ in 0..2 {
+        env.run(&["runs", "export", "r"]).code(0);
+        assert_eq!(fs::read_to_string(&log).unwrap(), format!("{whole}what only the process knew\n"));
+        assert_eq!(fs::read_to_string(&trace).unwrap(), events_then);
+    }
+    let is_of_end = |line: &&str| !line.contains("turn_committed") && !line.contains("run_ended");
+    let cut: Vec<&str> = events_then.lines().filter(is_of_end).collect();
+    fs::write(&trace, format!("{}\n", cut.join("\n"))).unwrap();
+    fs::write(&log, "").unwrap();
     env.run(&["runs", "export", "r"]).code(0);
-    assert_eq!(fs::read_to_string(&log).unwrap(), whole);
-    assert_eq!(fs::read_to_string(&kept).unwrap(), format!("{whole}what only the process knew\n"));
+    let now = fs::read_to_string(&trace).unwrap();
+    assert_eq!(events(&now).len(), events(&events_then).len(), "{now}");
+    let put_in = fs::read_to_string(&log).unwrap();
+    assert!(put_in.contains("committed") && put_in.contains("succeeded") && !put_in.contains("thinking"), "{put_in}");
     // The same names as those of the lines that the process wrote.
     let told = events(&fs::read_to_string(workspace.join("trace.jsonl")).unwrap());
     for event in ["thinking", "turn_recorded", "request_charged", "call_sending", "call_settled", "turn_committed"] {
@@ -145,7 +155,8 @@ fn a_run_at_work_can_be_exported() {
     assert!(process.stderr().contains("resume with: ua resume r --root"), "{}", process.stderr());
     let restart = env.read("root/RESTART.md");
     assert!(
-        restart.contains("a process drove it when this was written") && restart.contains("    ua resume r --root"),
+        restart.contains("running when this was written; `ua status --root")
+            && restart.contains("    ua resume r --root"),
         "{restart}"
     );
     let document = env.run(&["runs", "export", "r", "--json"]).code(0).json();

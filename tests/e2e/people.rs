@@ -50,6 +50,74 @@ fn the_page_in_the_root_knows_what_was_answered() {
     );
 }
 
+/// Every file of a run that tells how it stands, by its name.
+fn files_of(env: &TestEnv) -> Vec<(String, String)> {
+    let folder = env.workspace();
+    let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let text = |name: String| Some((name.clone(), std::fs::read_to_string(folder.join(name)).ok()?));
+    names.filter_map(text).collect()
+}
+
+/// Whatever is answered: no file of the run sends anybody to a question that has its answer, and all say the same of the run, also behind an export. Its
+/// logs have the answer at once, and once.
+#[test]
+fn no_file_of_an_answered_run_says_that_it_waits() {
+    for (point, choice) in [
+        ("", "approve"),
+        ("", "skip"),
+        ("after:tool.invoke:post_comment", "happened"),
+        ("after:tool.invoke:post_comment", "skip"),
+        ("after:tool.invoke:post_comment", "retry"),
+    ] {
+        let env = env().with_forum();
+        let asks = if point.is_empty() { json!(["post_*"]) } else { json!([]) };
+        let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": asks}});
+        let job = env.job(&fields, &json!([{"tools": [comment("first")]}, {"text": "Posted."}]));
+        if point.is_empty() {
+            env.run(&["job", &job, "--run-id", "r"]).code(75);
+        } else {
+            env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
+            env.run(&["resume", "r"]).code(75);
+        }
+        let waits = ["job_completion_r.md", "job_completion_r.json", "resume_packet_r.md", "transcript.md"];
+        let before = files_of(&env);
+        for name in waits {
+            assert!(before.iter().any(|(file, text)| file == name && text.contains("ua answer q_")), "{name}");
+        }
+        answer_all(&env, choice, &[]);
+        for is_exported in [false, true] {
+            if is_exported {
+                let exported = env.run(&["runs", "export", "r"]).code(0);
+                assert!(!exported.stderr.contains("more than the database knows"), "{}", exported.shown());
+            }
+            for (name, text) in files_of(&env) {
+                assert!(!text.contains("ua answer q_"), "{choice}, {name}: {text}");
+                let is_page = name.ends_with(".md") || name == "session_summary.txt";
+                assert!(!is_page || !text.contains("waiting for you"), "{choice}, {name}: {text}");
+                let tells = name.starts_with("job_completion_r") || name.starts_with("resume_packet_r");
+                assert!(!tells || text.contains("answered"), "{choice}, {name}: {text}");
+            }
+            let log = |name: &str| std::fs::read_to_string(env.workspace().join(name)).unwrap();
+            assert_eq!(log("run.log").matches(" answered q_").count(), 1, "{choice}: {}", log("run.log"));
+            assert_eq!(log("trace.jsonl").matches("\"answered\"").count(), 1, "{choice}: {}", log("trace.jsonl"));
+            let packet: Value = serde_json::from_str(&log("resume_packet_r.json")).unwrap();
+            assert_eq!(packet["shown_status"], "answered");
+            // What the resume found is still told.
+            assert_eq!(packet["in_flight"][0]["decision"]["was"] == "running", !point.is_empty(), "{packet}");
+        }
+        // The same command says so, too.
+        let refused = env.run(&["job", &job]).code(75);
+        let refused = refused.says(&[&format!("was answered ({choice}), and not resumed"), "ua resume r"]);
+        assert_eq!(refused.stderr.contains("nobody knows"), choice == "retry", "{}", refused.shown());
+        let told: Value = serde_json::from_str(&env.run(&["job", &job, "--json"]).code(75).stderr).unwrap();
+        let told = &told["error"];
+        assert_eq!((&told["status"], &told["shown_status"]), (&json!("waiting_for_human"), &json!("answered")));
+        env.run(&["resume", "r"]).code(0);
+        let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
+        assert_eq!(log.matches(" answered q_").count(), 1, "{choice}: {log}");
+    }
+}
+
 #[test]
 fn approvals_of_a_turn_are_asked_for_at_once_and_each_lets_one_call_run() {
     for point in [

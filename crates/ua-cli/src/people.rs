@@ -11,13 +11,12 @@ use async_trait::async_trait;
 use ua_core::{Env, QuestionId, RunId, ShowPath as _, span_in_words};
 use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
-use ua_host::people::{Begun, End, ObservedEvent, Presence, WhichRun};
+use ua_host::people::{Begun, End, ObservedEvent, Presence, Unfinished, WhichRun};
 use ua_host::progress::clock;
 use ua_host::review::ServerReview;
-use ua_resume::Standing;
 use ua_resume::answers::Beside;
 use ua_runner::{DrainTimes, Interrupts, RunEvent, RunLock};
-use ua_store::{Answer, EndedBy, QuestionRecord, RunRecord};
+use ua_store::{Answer, EndedBy, QuestionRecord};
 
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
@@ -256,13 +255,8 @@ impl People for AtTerminal {
         ask::put(question, beside).await
     }
 
-    async fn ask_which_run(
-        &self,
-        unfinished: &RunRecord,
-        standing: &Standing,
-        is_in_doubt: bool,
-    ) -> Result<WhichRun, HostError> {
-        ask::which_run(unfinished, standing, is_in_doubt).await
+    async fn ask_which_run(&self, unfinished: &Unfinished<'_>) -> Result<WhichRun, HostError> {
+        ask::which_run(unfinished).await
     }
 
     async fn ask_to_trust(&self, file: &Path, servers: &[ServerReview]) -> Result<bool, HostError> {

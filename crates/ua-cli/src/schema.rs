@@ -147,6 +147,8 @@ pub(crate) fn page() -> String {
          Every command takes `--json`. Standard output is then JSON and nothing else; what is meant for a person goes to standard error. \
          (`ua man`, `ua completions` and `--version` write what another program reads as it is, also then.) \
          An error is one line of JSON there, the last one; sentences for a person (`note: …`) may come before it.\n\
+         That of a job of which a run is not finished has `run_id`, `status` as it is stored, and `shown_status` as a person is told it \
+         (`answered`, `crashed`).\n\
          `ua schema COMMAND` prints the JSON Schema of what is described here. Fields are added, never renamed or removed: ignore those \
          you do not know.\n\n\
          Instants are RFC 3339 text in UTC. Text from a model, a tool or a file is unchanged, with control characters escaped as JSON \

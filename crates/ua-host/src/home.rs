@@ -17,6 +17,7 @@ mod opening;
 mod planted;
 mod workspaces;
 
+use self::elsewhere::OTHER_DATABASE;
 pub use self::opening::{cannot_write, close};
 pub(crate) use self::opening::{make_own, of_another_user, owner_of_database};
 use crate::error::HostError;
@@ -42,6 +43,8 @@ pub struct Home {
     #[cfg(feature = "postgres")]
     server: Option<PostgresConfig>,
     is_default: bool,
+    /// A command that is given in the same folder finds the database, without being told where it is.
+    database_is_default: bool,
     roots: Roots,
     /// Where the root is named: a variable, or a file and its line; `None` where a flag names it, or nothing.
     root_is_said_in: Option<String>,
@@ -78,7 +81,11 @@ const OWN: [&str; 11] = [
 /// Whether something in a root is there because of its runs: what belongs to none of them, and workspaces under the names that they get by
 /// themselves.
 pub(crate) fn is_written_by_runs(name: &str, is_folder: bool) -> bool {
-    OWN.contains(&name) || name == MARKER || name == ".gitignore" || (is_folder && name.starts_with("session_"))
+    OWN.contains(&name)
+        || name == MARKER
+        || name == OTHER_DATABASE
+        || name == ".gitignore"
+        || (is_folder && name.starts_with("session_"))
 }
 
 fn another_root(said_in: Option<&str>) -> String {
@@ -132,12 +139,16 @@ impl Home {
         // What a file says counts for every command that is given in the same folder; a flag and a variable may not be there again.
         let by_file = settings.of_files("UA_ROOT").map(|said| settings.absolute(Path::new(&said.value))).transpose()?;
         let is_default = resolved(&by_file.unwrap_or(usual)) == resolved(&root);
+        let of_files = settings.of_files("UA_RUNTIME_DB_PATH");
+        let by_file = of_files.map(|said| settings.absolute(Path::new(&said.value))).transpose()?;
+        let database_is_default = resolved(&by_file.unwrap_or_else(|| root.join(DATABASE))) == resolved(&database);
         Ok(Self {
             #[cfg(feature = "postgres")]
             server: server(settings)?,
             root,
             database,
             is_default,
+            database_is_default,
             roots,
             found_where: is_above.then_some("the nearest folder above this one that has runs"),
             root_is_said_in,
@@ -280,12 +291,26 @@ impl Home {
     pub fn commands(&self) -> Commands {
         // One that the next command would not know by itself is named, too.
         let is_known = self.root_is_named || self.roots.cannot_note().is_none();
-        if self.is_default && is_known { Commands::default() } else { Commands::naming(&self.root) }
+        let commands = if self.is_default && is_known { Commands::default() } else { Commands::naming(&self.root) };
+        if self.is_on_a_server() {
+            commands.on_a_server()
+        } else if self.database_is_default {
+            commands
+        } else {
+            commands.in_database(&self.database)
+        }
     }
 
     /// The same for what is kept or sent away: whoever reads it may be in any folder, and on the phone.
     pub fn commands_from_anywhere(&self) -> Commands {
-        Commands::naming(&self.root)
+        let commands = Commands::naming(&self.root);
+        if self.is_on_a_server() {
+            commands.on_a_server()
+        } else if self.database == self.root.join(DATABASE) {
+            commands
+        } else {
+            commands.in_database(&self.database)
+        }
     }
 
     /// Whether a command that names no root, given in the same folder, has this one.

@@ -274,8 +274,10 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             if is_here && let Some(others) = foretold.others_in_words() {
                 people.tell(&format!("there is more than one run of this job: {others}"));
             }
-            let doubt = foretold.is_in_doubt;
-            let answer = if is_here { people.ask_which_run(left, &standing, doubt).await? } else { WhichRun::Neither };
+            let how = left_as(left, &standing, foretold.answers.as_deref());
+            let unfinished =
+                Unfinished { run: left, standing: &standing, how: &how, is_in_doubt: foretold.is_in_doubt };
+            let answer = if is_here { people.ask_which_run(&unfinished).await? } else { WhichRun::Neither };
             match answer {
                 WhichRun::Resume => return Ok(Found::Left(store, left.clone())),
                 WhichRun::New => {
@@ -526,9 +528,9 @@ fn begun_meanwhile(request: &JobRequest, run: &RunRecord) -> HostError {
     HostError::waiting(format!("another process has just begun run {} of the same job", run.run_id))
         .hint([
             text(format!(
-                "`ua runs show {}` shows it; `{}` {} another run, which repeats what that run does outside; ",
+                "`ua runs show {}` shows it; {} {} another run, which repeats what that run does outside; ",
                 run.run_id,
-                request.anew(),
+                request.anew_in_words(),
                 if request.for_queue { "queues" } else { "starts" },
             )),
             request.nothing_done(),

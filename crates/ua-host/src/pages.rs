@@ -1,7 +1,7 @@
 //! The files for people of runs that nobody drives: what a write from outside makes out of date, and who writes it again.
 //!
-//! A person's word changes the record of runs that have ended. Their files only repeat the record, so they are written behind it, and a process
-//! may die between the two. Whoever is about to write leaves a mark first and holds it while it lives; the mark goes once the files say what is
+//! A person's word changes the record of runs that have ended, and the answer to a question that of one that waits. Their files only repeat the
+//! record, so they are written behind it, and a process may die between the two. Whoever is about to write leaves a mark first and holds it while it lives; the mark goes once the files say what is
 //! recorded. One that nobody holds was left by a process that died, or that could not write the files: whoever comes next writes them.
 //!
 //! One process at a time reads the record for this and writes the files, so what was read earlier never replaces what was read later.
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-use ua_core::{RunId, Trace};
+use ua_core::{RunId, RunStatus, Trace};
 use ua_files::Folder;
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{FleetStore as _, RunQuery, RunRecords, RunStore as _, Store as _};
@@ -57,12 +57,31 @@ impl Due {
     }
 
     /// Behind the write: the files say what is recorded. Of a run that is open those alone are written that tell of a correction in its open
-    /// turn, and while nobody drives it: `held` is one whose lock this process has. A file that cannot be written leaves the mark to whoever
+    /// turn or of a question, and while nobody drives it: `held` is one whose lock this process has. A file that cannot be written leaves the mark to whoever
     /// comes next.
     ///
     /// # Errors
     /// The database cannot be read.
     pub async fn make(self, home: &Home, store: &Database, held: Option<&RunId>) -> Result<(), HostError> {
+        self.make_of(home, store, None, held).await
+    }
+
+    /// The same behind a write that only the files of this run tell of, and those of the runs above and below it: an answer. However many runs the
+    /// database has, no others are looked at.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn make_tree(self, home: &Home, store: &Database, run: &RunId) -> Result<(), HostError> {
+        self.make_of(home, store, Some(run), None).await
+    }
+
+    async fn make_of(
+        self,
+        home: &Home,
+        store: &Database,
+        tree_of: Option<&RunId>,
+        held: Option<&RunId>,
+    ) -> Result<(), HostError> {
         let lock = match &self.marks {
             Some(_) => {
                 let Some(lock) = locked(home).await? else {
@@ -73,7 +92,11 @@ impl Due {
             }
             None => None,
         };
-        let is_written = write_lineage(home, store, &self.root, held).await?;
+        let runs = match tree_of {
+            Some(run) => tree::with_those_below(store, &tree::top(store, run).await?).await?,
+            None => of_lineage(store, &self.root).await?,
+        };
+        let is_written = write_runs(home, store, &runs, held).await?;
         drop(lock);
         if is_written && let Some(marks) = &self.marks {
             marks.remove();
@@ -169,32 +192,48 @@ async fn locked(home: &Home) -> Result<Option<File>, HostError> {
     Ok(None)
 }
 
-/// Writes the files of the runs of a lineage as far as nobody drives them, and whether all could be written.
-async fn write_lineage(home: &Home, store: &Database, root: &RunId, held: Option<&RunId>) -> Result<bool, HostError> {
+/// The runs of a lineage.
+async fn of_lineage(store: &Database, root: &RunId) -> Result<Vec<RunId>, HostError> {
     let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
     let heads = store.find_runs(&all).await.map_err(|e| HostError::store("look for the runs of the lineage", &e))?;
-    let mut is_written = true;
+    let mut found = Vec::new();
     for head in heads {
         let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read a run", &e))?;
-        if run.root_run_id != *root {
-            continue;
+        if run.root_run_id == *root {
+            found.push(run.run_id);
         }
+    }
+    Ok(found)
+}
+
+/// Writes the files of these runs as far as nobody drives them, and whether all could be written.
+async fn write_runs(home: &Home, store: &Database, runs: &[RunId], held: Option<&RunId>) -> Result<bool, HostError> {
+    let mut is_written = true;
+    for run in runs {
+        let run = store.run(run).await.map_err(|e| HostError::store("read a run", &e))?;
         let mut records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
         is_written &= write_tasks(home, store, &records).await?;
         // A run that somebody drives writes its own.
-        let mut lock = None;
+        let (mut lock, mut standing) = (None, None);
         if !run.status.is_terminal() && held != Some(&run.run_id) {
-            if !is_corrected(&records) {
+            if !is_corrected(&records) && run.status != RunStatus::WaitingForHuman {
                 continue;
             }
+            standing = Some(crate::standing::standing(home, store, &run).await?);
             let top = tree::top(store, &run.run_id).await?;
             let owner = owner_stamp(Trace::new(&ua_core::system::env()));
             let Ok(taken) = RunLock::take(&home.locks(), &top, &owner) else { continue };
             lock = Some(taken);
             records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
+            // Somebody had it in between.
+            standing = standing.filter(|_| records.run.status == run.status);
         }
         let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
         let workspace = home.open_workspace(&run).map(|found| found.in_queue(queued.map(|entry| entry.state)));
+        let workspace = workspace.map(|found| match standing {
+            Some(standing) => found.standing_like(standing),
+            None => found,
+        });
         // A workspace that is gone has nothing to be wrong in it.
         if let Ok(workspace) = workspace
             && let Err(error) = ua_runner::write_corrected(&workspace, &records)

@@ -78,6 +78,19 @@ pub struct End<'a> {
     pub taken_by: Option<u32>,
 }
 
+/// An earlier run of a job that is not finished, and how it was left.
+#[derive(Debug, Clone, Copy)]
+pub struct Unfinished<'a> {
+    /// The run.
+    pub run: &'a RunRecord,
+    /// Where it stands.
+    pub standing: &'a Standing,
+    /// How it was left, as the end of a sentence that begins with the run.
+    pub how: &'a str,
+    /// It has a call of which nobody knows what came of it, and nobody has said so.
+    pub is_in_doubt: bool,
+}
+
 /// What is to become of a job of which an earlier run is not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhichRun {
@@ -137,12 +150,7 @@ pub trait People: Send + Sync {
 
     /// Asks whether a job is resumed, of which this run is not finished and stands like this, or started anew. Only called while
     /// [`Presence::Here`].
-    async fn ask_which_run(
-        &self,
-        _unfinished: &RunRecord,
-        _standing: &Standing,
-        _is_in_doubt: bool,
-    ) -> Result<WhichRun, HostError> {
+    async fn ask_which_run(&self, _unfinished: &Unfinished<'_>) -> Result<WhichRun, HostError> {
         Ok(WhichRun::Neither)
     }
 

@@ -349,6 +349,17 @@ pub(crate) fn keep_lines(workspace: &Workspace, redactor: &Redactor, lines: &[Lo
     }
 }
 
+/// The most that is read of a log, to see what stands in it.
+const MAX_LOG_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The same, without those that stand there: an answer is added when it is given, and whoever takes the run next has it among what happened meanwhile.
+pub(crate) fn keep_new_lines(workspace: &Workspace, redactor: &Redactor, mut lines: Vec<LogLine>) {
+    let kept = workspace.folder().read("trace.jsonl", MAX_LOG_BYTES).unwrap_or_default();
+    let kept = ua_report::Told::in_trace(&String::from_utf8_lossy(&kept));
+    lines.retain(|line| !kept.has(line));
+    keep_lines(workspace, redactor, &lines);
+}
+
 /// Keeps in the logs of a run what people did since its last process left it, and how it ended, for whoever ended it without driving it. Nothing
 /// where no process kept logs: those are made from the rows then.
 ///
@@ -363,7 +374,7 @@ pub async fn keep_end(
     let reading = |e| HostError::store("read what happened since", &e);
     let questions = store.questions_of(QuestionsOf::Run(run.run_id.clone())).await.map_err(reading)?;
     let overrides = store.overrides(&run.run_id).await.map_err(reading)?;
-    keep_lines(workspace, redactor, &ua_report::start_lines(run, &questions, &overrides));
+    keep_new_lines(workspace, redactor, ua_report::start_lines(run, &questions, &overrides));
     keep_lines(workspace, redactor, &ua_report::end_lines(run));
     Ok(())
 }

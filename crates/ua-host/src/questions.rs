@@ -16,7 +16,7 @@ use ua_runner::{LateFile, RunEvent, RunLock, Watcher};
 use ua_store::rules::UNPAID;
 use ua_store::{
     Answer, AnswerRecord, Choice, FleetStore as _, Forgotten, LedgerStore as _, PastStore as _, QuestionKind,
-    QuestionRecord, QuestionStatus, RunRecord, RunStore, Store, Turns,
+    QuestionRecord, QuestionStatus, QuestionsOf, RunRecord, RunStore, Store, Turns,
 };
 
 use crate::corrections;
@@ -26,6 +26,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::pages::Due;
 use crate::people::{People, Presence};
+use crate::progress;
 use crate::providers;
 use crate::restart;
 use crate::servers;
@@ -481,13 +482,18 @@ pub async fn answer(
         corrections::end_what_is_left_of_others(host, store, question).await?;
     }
     let (by, outside) = (host.settings().user(), servers::outside(host, &question.run_id)?);
-    // What a run that has ended left open is settled with the answer. The files of a client's session are its gateway's.
+    // What a run that has ended left open is settled with the answer, and of one that waits it is answered. The files of a client's session are its
+    // gateway's.
     let due = (!is_gateway).then(|| Due::of(host.home(), &run.root_run_id));
     let given = ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await;
     if let Some(due) = due {
         match &given {
-            Ok(settled) if settled.is_empty() => due.withdraw(),
+            // Other runs of the lineage tell of a call that was settled, and the run and those above it of the answer.
+            Ok(settled) if settled.is_empty() => due.make_tree(host.home(), store, &run.run_id).await?,
             Ok(_) | Err(_) => due.make(host.home(), store, None).await?,
+        }
+        if given.is_ok() {
+            log_answers(host, store, &run).await?;
         }
     }
     let settled = match given {
@@ -526,6 +532,20 @@ pub async fn answer(
         Some(call) => format!("answered; call {} is {} now", call.call_id, ua_resume::call_standing(call)),
         None => after_answer(host.home(), store, &run.run_id).await?,
     })
+}
+
+/// Adds the answers to a run's questions to its logs at once, whether or not somebody drives it: whoever does takes them from the database, and one who
+/// comes later finds their lines there.
+async fn log_answers(host: &Host, store: &Database, run: &RunRecord) -> Result<(), HostError> {
+    let asked = store.questions_of(QuestionsOf::Run(run.run_id.clone())).await;
+    let asked = asked.map_err(|e| HostError::store("read the questions", &e))?;
+    // A workspace that is gone has no log.
+    if let Ok(workspace) = host.home().open_workspace(run)
+        && !host.home().is_somebody_elses()
+    {
+        progress::keep_new_lines(&workspace, host.redactor(), ua_report::answer_lines(run, &asked));
+    }
+    Ok(())
 }
 
 /// What is told about an answer that was not taken, whoever gave it.

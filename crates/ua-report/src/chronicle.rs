@@ -6,6 +6,8 @@
 //! killed may leave lines out. What is made here comes from the rows alone: the same events under the same names, without those that no
 //! row holds (waits, the answers of probes, failed requests' reasons).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use ua_core::{Audience, CallStatus, Origin, ShortNames, Timestamp, Usage};
 use ua_store::rules::{detail_in_words, learnt_of_another, said_beside};
@@ -81,11 +83,125 @@ pub fn start_lines(run: &RunRecord, questions: &[QuestionRecord], overrides: &[O
     log.told()
 }
 
+/// What is added to the logs of a run when a question of it is answered.
+pub fn answer_lines(run: &RunRecord, questions: &[QuestionRecord]) -> Vec<LogLine> {
+    let mut log = EventLogBuilder::of(run, ShortNames::default());
+    for question in questions {
+        log.answer(question);
+    }
+    log.told()
+}
+
 /// What a process that leaves a run writes last.
 pub fn end_lines(run: &RunRecord) -> Vec<LogLine> {
     let mut log = EventLogBuilder::of(run, ShortNames::default());
     log.end(run);
     log.told()
+}
+
+/// The things that a log tells of, by what tells them apart. When they happened does not: a process notes a thing when it has done it, and its row has the
+/// moment in which it was stored.
+#[derive(Debug, Default)]
+pub struct Told(BTreeSet<String>);
+
+impl Told {
+    /// Of `trace.jsonl`. What is no event of a run in it tells of nothing.
+    pub fn in_trace(trace_lines: &str) -> Self {
+        Self(trace_lines.lines().filter_map(which).collect())
+    }
+
+    /// Whether the thing that a line is about stands there.
+    pub fn has(&self, line: &LogLine) -> bool {
+        which(&line.event).is_some_and(|which| self.0.contains(&which))
+    }
+}
+
+/// Which thing an event is about.
+fn which(event: &str) -> Option<String> {
+    let event: Value = serde_json::from_str(event).ok()?;
+    let name = event["event"].as_str()?;
+    // A tool that asks on its connection asks a question.
+    let (name, fields): (&str, &[&str]) = match name {
+        "process_started" => (name, &["epoch"]),
+        "thinking" | "request_charged" | "turn_recorded" | "turn_committed" => (name, &["turn"]),
+        "call_sending" | "attempt_learnt" | "attempt_ended" => (name, &["tool_call_id", "attempt"]),
+        "call_settled" => (name, &["tool_call_id", "status"]),
+        "held" | "asking" => ("held", &["question_id"]),
+        "answered" => (name, &["question_id"]),
+        "iteration_begun" => (name, &["number"]),
+        "guided" => (name, &["text"]),
+        "override" => (name, &["kind", "component", "at"]),
+        "run_ended" => (name, &["status", "stop_reason"]),
+        _ => (name, &["at"]),
+    };
+    let fields: Vec<&Value> = fields.iter().map(|field| &event[*field]).collect();
+    Some(json!([name, fields]).to_string())
+}
+
+/// What a process tells with what came of the call (`call_settled`).
+const TOLD_WITH_THE_CALL: &str = "attempt_ended";
+
+/// The two files of a run whose processes kept them, as `trace_lines` and `run_log`: all that stands in them, and what the rows tell besides, each line at
+/// its time. A process that was killed may have left lines out, and what was said while nobody drove the run nobody may have noted.
+pub fn completed_logs(records: &RunRecords, trace_lines: &str, run_log: &str) -> LogFiles {
+    let told = Told::in_trace(trace_lines);
+    let mut lacks: Vec<(String, LogLine)> = Vec::new();
+    for entry in entries(records) {
+        let at = entry.at.to_string();
+        let is_told_with_the_call = entry.event["event"] == TOLD_WITH_THE_CALL;
+        let line = entry.told();
+        if !is_told_with_the_call && !told.has(&line) {
+            lacks.push((at, line));
+        }
+    }
+    let at_of_event = |line: &str| {
+        let event: Value = serde_json::from_str(line).ok()?;
+        Some(event["at"].as_str()?.to_owned())
+    };
+    let at_of_text = |line: &str| line.split_once(' ').map(|(at, _)| at.to_owned()).filter(|at| is_instant(at));
+    LogFiles {
+        trace_lines: merged(
+            trace_lines,
+            at_of_event,
+            lacks.iter().map(|(at, line)| (at.as_str(), line.event.as_str())),
+        ),
+        run_log: merged(run_log, at_of_text, lacks.iter().map(|(at, line)| (at.as_str(), line.text.as_str()))),
+    }
+}
+
+/// Whether a word is an instant as it stands in a log.
+fn is_instant(word: &str) -> bool {
+    word.len() == "2026-11-26T23:19:22.440Z".len()
+        && word.starts_with(|c: char| c.is_ascii_digit())
+        && word.ends_with('Z')
+}
+
+/// The lines of a file with others put in, each before the first that is of a later time. Lines of no time stay behind those that they stood behind.
+fn merged<'a>(
+    file: &str,
+    at_of: impl Fn(&str) -> Option<String>,
+    lacks: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
+    let mut lacks = lacks.peekable();
+    let mut text = String::with_capacity(file.len());
+    let mut add = |line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
+    for line in file.lines() {
+        if lacks.peek().is_some()
+            && let Some(at) = at_of(line)
+        {
+            while let Some((_, lacking)) = lacks.next_if(|(lacking, _)| *lacking < at.as_str()) {
+                add(lacking);
+            }
+        }
+        add(line);
+    }
+    for (_, lacking) in lacks {
+        add(lacking);
+    }
+    text
 }
 
 fn entries(records: &RunRecords) -> Vec<Entry> {

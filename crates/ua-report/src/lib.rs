@@ -17,7 +17,10 @@ mod trace;
 mod transcript;
 
 pub use changed::ChangedFile;
-pub use chronicle::{LogFiles, LogLine, attempted, charged_tokens, end_lines, guided, log_files, start_lines};
+pub use chronicle::{
+    LogFiles, LogLine, Told, answer_lines, attempted, charged_tokens, completed_logs, end_lines, guided, log_files,
+    start_lines,
+};
 pub use export::{RunExport, rule_in_words};
 pub use restart::{RestartPlace, UNFINISHED, restart_page};
 pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};

@@ -40,6 +40,9 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
             "When this was written, every run named here had ended and there was nothing to resume. `ua status` shows how things stand now.",
         );
     }
+    if let Some(needs) = place.commands.needs() {
+        page.block(needs);
+    }
     for run in unfinished.iter().take(UNFINISHED) {
         write_run(&mut page, run, place);
     }
@@ -78,8 +81,9 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
     let [packet, completion] = (place.files)(run);
     page.item(&format!("run: {}", run.run_id));
     let more = match standing {
+        // Whoever kills its process leaves the page as it is.
         Standing::Stored(RunStatus::Running, _) | Standing::Ending | Standing::Elsewhere(_) => {
-            ": a process drove it when this was written"
+            "; `ua status` shows how it is now"
         }
         Standing::Crashed => ": its process is gone",
         Standing::Interrupted(by) => &format!(": its process was ended by {}", by.in_words()),
@@ -87,7 +91,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         Standing::NotBegun => ": it is stored, and no process or worker has it",
         Standing::Stored(..) | Standing::Outdated(_) | Standing::IdleSession | Standing::EndedSession => "",
     };
-    let status = format!("{}{more}", line(&standing.to_string(), 100));
+    let status = format!("{}{more}", line(&standing.on_a_page(), 100));
     page.item(&format!("status: {status}"));
     page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
     let is_session = ua_store::is_gateway(run);

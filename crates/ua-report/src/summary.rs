@@ -25,7 +25,7 @@ use ua_resume::budget::{self, BudgetLine};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
 use ua_resume::{Commands, Life, drivers, lives};
-use ua_resume::{InQueue, NextStep};
+use ua_resume::{InQueue, NextStep, Standing};
 
 /// The most characters of the final output that the summary shows; the transcript has all of it.
 const OUTPUT_LIMIT: usize = 8000;
@@ -121,6 +121,9 @@ pub struct CompletionSummary {
     pub parent_run_id: Option<RunId>,
     /// Where it stands.
     pub status: RunStatus,
+    /// The same as people are told it, where what is around the run says more than what is stored of it: `answered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown_status: Option<String>,
     /// Why it is stopped.
     pub stop_reason: Option<RunStop>,
     /// A sentence about the status.
@@ -191,6 +194,7 @@ impl CompletionSummary {
             run_id: run.run_id.clone(),
             parent_run_id: run.parent_run_id.clone(),
             status: run.status,
+            shown_status: None,
             stop_reason: run.stop_reason,
             status_detail: run.status_detail.as_deref().map(clean),
             processes: lives(records),
@@ -216,7 +220,7 @@ impl CompletionSummary {
             usage: UsageSummary::of(records),
             budgets: budget::lines(records),
             traces: run.traces.clone(),
-            next: next(records, None),
+            next: next(records, None, false),
             left_to_a_worker: None,
         }
     }
@@ -227,7 +231,20 @@ impl CompletionSummary {
         let Some(state) = state.filter(|_| !records.run.status.is_terminal()) else { return self };
         let queued = InQueue::behind(&records.run, state);
         self.left_to_a_worker = queued.in_words().map(str::to_owned);
-        self.next = next(records, Some(&queued));
+        self.next = next(records, Some(&queued), false);
+        self
+    }
+
+    /// The same of a run that stands like this, in the queue or not: what is stored of it does not say that its questions are answered.
+    #[must_use]
+    pub fn standing(mut self, records: &RunRecords, standing: &Standing, state: Option<QueueState>) -> Self {
+        self.shown_status = standing.beside_what_is_stored();
+        if *standing != Standing::Answered {
+            return self.in_queue(records, state);
+        }
+        let queued = state.map(|state| InQueue::of(&records.run, state, true));
+        self.left_to_a_worker = queued.as_ref().and_then(InQueue::in_words).map(str::to_owned);
+        self.next = next(records, queued.as_ref(), true);
         self
     }
 
@@ -304,7 +321,7 @@ fn replayed(call: &CallRecord, records: &RunRecords) -> Option<Replayed> {
 }
 
 /// The commands that fit where the run stands.
-fn next(records: &RunRecords, queued: Option<&InQueue>) -> Vec<String> {
+fn next(records: &RunRecords, queued: Option<&InQueue>, is_answered: bool) -> Vec<String> {
     let run = &records.run.run_id;
     // Only the program that started it has the model and the tools of a library's run.
     let resume = match queued {
@@ -313,6 +330,7 @@ fn next(records: &RunRecords, queued: Option<&InQueue>) -> Vec<String> {
     };
     let mut commands = match records.run.status {
         RunStatus::Queued | RunStatus::Running | RunStatus::Stopped => resume.into_iter().collect(),
+        RunStatus::WaitingForHuman if is_answered => resume.into_iter().collect::<Vec<_>>(),
         // The answers stand with their questions; here they would be a list in which each line contradicts the next.
         RunStatus::WaitingForHuman => {
             let resume = resume.filter(|_| queued.is_none());
@@ -477,26 +495,29 @@ mod tests {
         let mut story = Story::new(r#"{"objective": "x", "budgets": {"max_tool_calls": 1}}"#);
         let run = story.records.run.run_id.clone();
         story.ends(RunStatus::Stopped, Some(RunStop::Provider), "the provider cannot be reached");
-        assert_eq!(next(&story.records, None)[0], format!("ua resume {run}"));
+        assert_eq!(next(&story.records, None, false)[0], format!("ua resume {run}"));
         story.asks("", &[("crawl", json!({}), read_policy())]);
         story.ends(
             RunStatus::Stopped,
             Some(RunStop::Budget),
             "the budget max_tool_calls (1) is reached: the last reply would make it 2 calls",
         );
-        assert_eq!(next(&story.records, None)[0], format!("ua resume {run} --max-tool-calls +5"));
+        assert_eq!(next(&story.records, None, false)[0], format!("ua resume {run} --max-tool-calls +5"));
         let of_phase = "the budget max_cost ($1) of phase `write` is reached: $0.99 is used, and the next request may cost up to $0.02 (9 tokens for \
                         what it says, as estimated, and up to 991 for the reply)";
         story.ends(RunStatus::Stopped, Some(RunStop::Budget), of_phase);
-        assert_eq!(next(&story.records, None)[0], format!("ua resume {run} --phase write --max-cost '+1.00 USD'"));
+        assert_eq!(
+            next(&story.records, None, false)[0],
+            format!("ua resume {run} --phase write --max-cost '+1.00 USD'")
+        );
         story.ends(RunStatus::WaitingForHuman, None, "x");
-        assert_eq!(next(&story.records, None)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
+        assert_eq!(next(&story.records, None, false)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
         story.records.run.entrypoint = "library".to_owned();
-        assert_eq!(next(&story.records, None)[..2], ["ua questions".to_owned(), format!("ua runs show {run}")]);
+        assert_eq!(next(&story.records, None, false)[..2], ["ua questions".to_owned(), format!("ua runs show {run}")]);
         story.records.run.entrypoint = "cli".to_owned();
         for status in [RunStatus::Failed, RunStatus::Succeeded] {
             story.ends(status, None, "x");
-            assert_eq!(next(&story.records, None)[0], format!("ua runs show {run}"), "nothing is left to do");
+            assert_eq!(next(&story.records, None, false)[0], format!("ua runs show {run}"), "nothing is left to do");
         }
     }
 }

@@ -31,7 +31,8 @@ impl CompletionSummary {
 
     fn write_outcome(&self, page: &mut Page) {
         page.heading(2, "Outcome");
-        page.item(&format!("status: **{}**", status_words(self.status, self.stop_reason)));
+        let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
+        page.item(&format!("status: **{status}**"));
         if let Some(detail) = status_detail(self.status, self.status_detail.as_deref()) {
             page.item(&format!("detail: {}", code(detail, 500)));
         }

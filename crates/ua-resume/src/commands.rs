@@ -1,9 +1,9 @@
 //! The commands of the program that people are told, made complete: where the default would not find the runs, each of them has to name the
-//! folder.
+//! folder, and the database where that lies elsewhere.
 //!
 //! A sentence says `ua answer q_1 approve` wherever it is made, however deep; it does not know in which folder. Whatever leaves the program for a
 //! person (a terminal, a hint, a page in a workspace, an alert) goes through [`Commands`] last, which does. So no sentence can forget it, and
-//! nothing but this file writes the flag behind a command. What stands in double quotes is somebody else's, and stays as it is: what is asked about
+//! nothing but this file writes the flag behind a command, and the variable in front of it. What stands in double quotes is somebody else's, and stays as it is: what is asked about
 //! is what is sent.
 
 use std::borrow::Cow;
@@ -36,18 +36,41 @@ const WITH_ROOT: [&str; 16] = [
 pub struct Commands {
     /// ` --root DIR`, or nothing.
     flag: String,
+    /// `UA_RUNTIME_DB_PATH=FILE `, or nothing.
+    variable: String,
+    /// What has to be said to a command besides, and is not printed.
+    needs: Option<&'static str>,
 }
 
 impl Commands {
     /// Of a folder that a command finds only if it names it.
     pub fn naming(root: &Path) -> Self {
-        Self { flag: format!(" --root {}", shell_word(root)) }
+        Self { flag: format!(" --root {}", shell_word(root)), ..Self::default() }
+    }
+
+    /// The same where the runs are in this database, and a command finds it only if it is told.
+    #[must_use]
+    pub fn in_database(mut self, file: &Path) -> Self {
+        self.variable = format!("UA_RUNTIME_DB_PATH={} ", shell_word(file));
+        self
+    }
+
+    /// The same where the runs are in a database on a server. Its URL may hold a password, so it is in no command.
+    #[must_use]
+    pub fn on_a_server(mut self) -> Self {
+        self.needs = Some("The runs are in a database on a server: set UA_DATABASE_URL to its URL first.");
+        self
+    }
+
+    /// What whoever gives one of the commands has to do first, as a sentence.
+    pub fn needs(&self) -> Option<&'static str> {
+        self.needs
     }
 
     /// A text with every command in it complete: those in backticks, and those that stand on a line or behind a label by themselves. A command
     /// that names a folder already stays as it is, so this may be done twice.
     pub fn complete<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.flag.is_empty() || !text.contains("ua ") {
+        if (self.flag.is_empty() && self.variable.is_empty()) || !text.contains("ua ") {
             return Cow::Borrowed(text);
         }
         let (mut out, mut rest) = (String::with_capacity(text.len() + self.flag.len()), text);
@@ -76,7 +99,7 @@ impl Commands {
         }
         let end = unquoted(command).map(|(at, _)| at).find(|at| command[*at..].starts_with(" -- "));
         let (options, behind) = command.split_at(end.unwrap_or(command.len()));
-        [options, &self.flag, behind].concat()
+        [&self.variable, options, &self.flag, behind].concat()
     }
 }
 
@@ -195,6 +218,25 @@ mod tests {
             r#"  body: "say \"so\":  ua answer q_x approve   this""#,
         ] {
             assert_eq!(commands.complete(other), other);
+        }
+        let elsewhere = Path::new("/var/it's x.db");
+        let variable = r"UA_RUNTIME_DB_PATH='/var/it'\''s x.db' ";
+        for (commands, flag) in [
+            (Commands::naming(Path::new("/srv/runs")).in_database(elsewhere), " --root /srv/runs"),
+            (Commands::default().in_database(elsewhere), ""),
+        ] {
+            for (before, command, behind) in [
+                ("", "ua resume run_1", ""),
+                ("    ", "ua resume run_1", "\n"),
+                ("`", "ua resume r --take-over", "` ends it; "),
+                ("answered; then resume: ", "ua resume run_1", ""),
+                ("\u{1b}[36m", "ua resume r", "\u{1b}[0m"),
+            ] {
+                let complete = format!("{before}{variable}{command}{flag}{behind}");
+                assert_eq!(commands.complete(&format!("{before}{command}{behind}")), complete);
+                assert_eq!(commands.complete(&complete), complete, "done twice");
+            }
+            assert_eq!(commands.complete("`ua trust FILE`"), "`ua trust FILE`");
         }
         let odd = Commands::naming(Path::new("/a b/it's"));
         assert_eq!(odd.complete("ua status"), r"ua status --root '/a b/it'\''s'");

@@ -14,6 +14,7 @@ use crate::budget::{self, BudgetLine};
 use crate::commands::Commands;
 use crate::lives::{LifeEnd, lives};
 use crate::question::QuestionLine;
+use crate::standing::Standing;
 use crate::words::processes_words;
 use ua_evidence::artifact::{Artifact, ReadFirst, read_first};
 use ua_evidence::call_line::{CallLine, external_id, shown_arguments};
@@ -102,6 +103,9 @@ pub struct ResumePacket {
     pub run_id: RunId,
     /// Where it stands.
     pub status: RunStatus,
+    /// The same as people are told it, where what is around the run says more than what is stored of it: `answered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown_status: Option<String>,
     /// Why it is stopped.
     pub stop_reason: Option<RunStop>,
     /// A sentence about the status.
@@ -199,6 +203,7 @@ impl ResumePacket {
             left: HowLeft::of(records),
             run_id: run.run_id.clone(),
             status: run.status,
+            shown_status: None,
             stop_reason: run.stop_reason,
             status_detail: run.status_detail.as_deref().map(clean),
             processes: processes_words(records),
@@ -221,6 +226,13 @@ impl ResumePacket {
             recent_calls: recent_calls(records),
             artifacts: artifacts.to_vec(),
         }
+    }
+
+    /// The same of a run that stands like this: what is stored of it does not say that its questions are answered.
+    #[must_use]
+    pub fn standing(mut self, standing: &Standing) -> Self {
+        self.shown_status = standing.beside_what_is_stored();
+        self
     }
 
     /// The same for people who read it as a file: its commands name the folder in which they find the run.

@@ -44,7 +44,8 @@ impl ResumePacket {
         page.heading(2, "Where the run stands");
         let detail = status_detail(self.status, self.status_detail.as_deref());
         let detail = detail.map_or_else(String::new, |detail| format!(": {}", code(detail, 300)));
-        page.item(&format!("status: {}{detail}", status_words(self.status, self.stop_reason)));
+        let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
+        page.item(&format!("status: {status}{detail}"));
         page.item(&format!("driven by: {}", self.processes));
         page.item(&format!("workspace: {}", code(&self.workspace_dir, 300)));
         if let Some(step) = &self.step {

@@ -126,6 +126,13 @@ impl Standing {
         if self.is_driven() { format!("{self} when this was written") } else { self.to_string() }
     }
 
+    /// The words for people beside the stored status, where they say something else than that; nothing of a run that a process drives, whose files
+    /// are read when that may be over.
+    pub fn beside_what_is_stored(&self) -> Option<String> {
+        let says_more = !matches!(self, Self::Stored(..)) && !self.is_driven();
+        says_more.then(|| self.to_string())
+    }
+
     /// One word for a machine beside the stored status: `crashed`, `interrupted` or `outdated`, else what is stored.
     pub fn event_word(&self, stored: RunStatus) -> String {
         if self.is_left() || matches!(self, Self::Outdated(_)) { self.to_string() } else { stored.to_string() }

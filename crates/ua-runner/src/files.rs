@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ua_core::{CallId, RawReply, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, RawReply, RunId, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport, EvidenceScope};
 use ua_report::{CompletionSummary, TraceList, TranscriptPages};
-use ua_resume::{Decision, ResumePacket, Standing};
-use ua_store::{Keep, ReplayStatus, RunRecord, RunRecords, RunStore as _, Store, Turns};
+use ua_resume::{Decision, ResumePacket};
+use ua_store::{CallRecord, Keep, ReplayStatus, RunRecord, RunRecords, RunStore as _, Store, Turns};
 
 use crate::error::RunError;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -67,7 +67,7 @@ pub(crate) fn write_progress(
 
 /// Writes the conversation.
 pub(crate) fn write_transcript(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
-    let text = ua_report::transcript(records, &as_stored(&records.run), workspace.commands());
+    let text = ua_report::transcript(records, &workspace.standing_of(&records.run), workspace.commands());
     workspace.replace("transcript.md", text)
 }
 
@@ -76,13 +76,8 @@ fn write_session_summary(
     records: &RunRecords,
     evidence: Option<&EvidenceReport>,
 ) -> Result<(), WorkspaceError> {
-    let text = ua_report::session_summary(records, &as_stored(&records.run), evidence);
+    let text = ua_report::session_summary(records, &workspace.standing_of(&records.run), evidence);
     workspace.replace("session_summary.txt", workspace.commands().complete(&text).as_bytes())
-}
-
-/// Where a run stands whose files are written: whoever writes them drives it.
-fn as_stored(run: &RunRecord) -> Standing {
-    Standing::Stored(run.status, run.stop_reason)
 }
 
 /// How many turns of a long run are in memory while its files are written, and how many markers.
@@ -124,7 +119,7 @@ pub(crate) async fn write_progress_in_pieces(
     let (mut pages, mut no_request, mut no_turn, mut first) = (TranscriptPages::default(), true, true, 0);
     while first <= run.turn_index.saturating_add(1) {
         let part = store.load_turns(id, first, first + (PIECE - 1)).await.map_err(fail())?;
-        let head = (first == 0).then(|| as_stored(run));
+        let head = (first == 0).then(|| workspace.standing_of(run));
         transcript.text(&pages.next(&part, head.as_ref(), workspace.commands()))?;
         trace.with(|out| TraceList::Requests.write(&part, out, &mut no_request))?;
         turns.with(|out| TraceList::Turns.write(&part, out, &mut no_turn))?;
@@ -168,7 +163,7 @@ pub(crate) fn write_conclusion_with(
     let evidence = judge(workspace, records, &artifacts, replies)?;
     write_session_summary(workspace, records, Some(&evidence))?;
     let summary = CompletionSummary::new(records, &evidence, &artifacts)
-        .in_queue(records, workspace.queue())
+        .standing(records, &workspace.standing_of(&records.run), workspace.queue())
         .naming(workspace.commands());
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;
@@ -193,21 +188,70 @@ pub fn write_corrected(workspace: &Workspace, records: &RunRecords) -> Result<()
     if records.run.status.is_terminal() {
         return Ok(());
     }
-    let corrected = records.calls.iter().filter(|call| call.position.turn > records.run.turn_index);
-    let decisions: Vec<Decision> = corrected
-        .filter_map(|call| {
-            let correction = call.correction.as_ref()?;
-            Some(Decision {
+    let packet = packet_as_it_stands(workspace, records, &workspace.artifacts_of(&records.run.spec)?);
+    write_packet(workspace, &records.run.run_id, &packet)
+}
+
+/// The resume packet of a run that nobody drives, as it stands now: with what a person corrected, and with what the last resume decided about each call
+/// that it found in flight.
+pub fn packet_as_it_stands(workspace: &Workspace, records: &RunRecords, artifacts: &[Artifact]) -> ResumePacket {
+    let found = found_in_flight(workspace, &records.run.run_id);
+    let of_open_turn = records.calls.iter().filter(|call| call.position.turn > records.run.turn_index);
+    let decisions: Vec<Decision> = of_open_turn
+        .filter_map(|call| match &call.correction {
+            Some(correction) => Some(Decision {
                 call_id: call.call_id.clone(),
                 tool: call.name.raw.clone(),
                 was: correction.was,
                 action: ReplayStatus::Reconciled,
                 why: correction.sentence(),
-            })
+            }),
+            None => decision(call, *found.get(call.call_id.as_str())?),
         })
         .collect();
-    let packet = ResumePacket::new(records, &decisions, &workspace.artifacts_of(&records.run.spec)?);
-    write_packet(workspace, &records.run.run_id, &packet)
+    ResumePacket::new(records, &decisions, artifacts).standing(&workspace.standing_of(&records.run))
+}
+
+/// The most that is read of a packet.
+const MAX_PACKET_BYTES: u64 = 64 * 1024 * 1024;
+
+/// As what the last resume found each call that was in flight, which no row has. The packet has it, and nothing else is taken from there: tools may
+/// write to it.
+fn found_in_flight(workspace: &Workspace, run: &RunId) -> BTreeMap<String, CallStatus> {
+    let name = format!("{}.json", Workspace::packet_name(run));
+    let packet = workspace.folder().read(&name, MAX_PACKET_BYTES).ok();
+    let packet = packet.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok()).unwrap_or_default();
+    let calls = packet["in_flight"].as_array().into_iter().flatten().map(|call| &call["decision"]);
+    calls
+        .filter_map(|decision| {
+            let was = serde_json::from_value(decision["was"].clone()).ok()?;
+            Some((decision["call_id"].as_str()?.to_owned(), was))
+        })
+        .collect()
+}
+
+/// What was decided about a call that a resume found in flight, and found like this, read from its row.
+pub(crate) fn decision(call: &CallRecord, was: CallStatus) -> Option<Decision> {
+    let fallback = match (was, call.status) {
+        _ if call.attempt == 0 && call.is_answered_by_twin() => ReplayStatus::Reused,
+        (_, CallStatus::Cancelled) => ReplayStatus::Cancelled,
+        (CallStatus::Prepared, _) => ReplayStatus::Executed,
+        (_, CallStatus::Unknown | CallStatus::Running) => ReplayStatus::Held,
+        (_, CallStatus::Prepared | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported) => {
+            ReplayStatus::Reconciled
+        }
+    };
+    let still_prepared = call.status == CallStatus::Prepared;
+    (!still_prepared).then(|| Decision {
+        call_id: call.call_id.clone(),
+        tool: call.name.raw.clone(),
+        was,
+        action: call.replay_status.unwrap_or(fallback),
+        why: format!(
+            "policy `{}`: {}, when in doubt {}",
+            call.policy.rule_id, call.policy.class, call.policy.on_unknown
+        ),
+    })
 }
 
 /// What the stop conditions of a run come to over its records and `artifacts`, the files of its workspace.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use ua_core::{Busy, CallId, INPUT_FOLDER, RunId, RunSpec, Sha256, ShowPath as _, TASK_FOLDER};
 use ua_evidence::{Artifact, Unread};
 use ua_files::{Folder, Kind, Replacement};
-use ua_resume::Commands;
-use ua_store::QueueState;
+use ua_resume::{Commands, Standing};
+use ua_store::{QueueState, RunRecord};
 
 use self::digests::{Digests, LeftOut, Look, MOST_FILES};
 
@@ -51,6 +51,8 @@ pub struct Workspace {
     commands: Commands,
     /// How its run stood in the queue when it was taken; `None` of one that is in none.
     queue: Option<QueueState>,
+    /// Where its run stands, when whoever writes its files knows more of that than what is stored.
+    standing: Option<Standing>,
     pub(crate) digests: Arc<Digests>,
 }
 
@@ -101,7 +103,8 @@ impl Workspace {
     pub fn create_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let below = below.as_ref();
         let folder = root.make_folder(below).map_err(WorkspaceError::at("create", &root.path().join(below)))?;
-        let workspace = Self { folder, commands: Commands::default(), queue: None, digests: Arc::default() };
+        let workspace =
+            Self { folder, commands: Commands::default(), queue: None, standing: None, digests: Arc::default() };
         for name in FOLDERS {
             workspace.make_folder(name)?;
         }
@@ -129,6 +132,7 @@ impl Workspace {
             folder: Folder::open_itself(&path).map_err(fail())?,
             commands: Commands::default(),
             queue: None,
+            standing: None,
             digests: Arc::default(),
         })
     }
@@ -140,7 +144,7 @@ impl Workspace {
     pub fn open_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let below = below.as_ref();
         let folder = root.folder(below).map_err(WorkspaceError::at("open", &root.path().join(below)))?;
-        Ok(Self { folder, commands: Commands::default(), queue: None, digests: Arc::default() })
+        Ok(Self { folder, commands: Commands::default(), queue: None, standing: None, digests: Arc::default() })
     }
 
     /// Makes the folder of a task of this run, in this folder.
@@ -169,6 +173,18 @@ impl Workspace {
     pub fn in_queue(mut self, queue: Option<QueueState>) -> Self {
         self.queue = queue;
         self
+    }
+
+    /// The same of a run that stands like this while nobody drives it, whatever is stored of it: its files say so.
+    #[must_use]
+    pub fn standing_like(mut self, standing: Standing) -> Self {
+        self.standing = Some(standing);
+        self
+    }
+
+    /// Where its run stands, for its files. Whoever drives it knows nothing but what it stored itself.
+    pub(crate) fn standing_of(&self, run: &RunRecord) -> Standing {
+        self.standing.clone().unwrap_or(Standing::Stored(run.status, run.stop_reason))
     }
 
     /// How its run stands in the queue.

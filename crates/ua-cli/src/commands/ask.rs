@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use ua_core::RunStatus;
-use ua_host::people::WhichRun;
+use ua_host::people::{Unfinished, WhichRun};
 use ua_host::questions::{Asked, Beside, Reach, WayToAnswer, chosen};
-use ua_host::{Host, job, questions};
+use ua_host::{Host, questions};
 use ua_resume::answers::ways;
 use ua_resume::{NextStep, Standing};
-use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord, RunStore as _, Store as _};
+use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunStore as _, Store as _};
 
 use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
@@ -152,7 +152,8 @@ async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<
 }
 
 /// Asks what is to become of a job of which an earlier run is not finished and stands like this.
-pub(crate) async fn which_run(left: &RunRecord, standing: &Standing, is_in_doubt: bool) -> Result<WhichRun, HostError> {
+pub(crate) async fn which_run(unfinished: &Unfinished<'_>) -> Result<WhichRun, HostError> {
+    let Unfinished { run: left, standing, how, is_in_doubt } = *unfinished;
     let waits = matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _));
     let offer = |word: &str, meaning: &str| Offer { word: word.to_owned(), meaning: meaning.to_owned() };
     let offers = [
@@ -185,8 +186,7 @@ pub(crate) async fn which_run(left: &RunRecord, standing: &Standing, is_in_doubt
     };
     let doubt = if is_in_doubt { " Nobody knows what came of a call that it sent." } else { "" };
     let mut ask = format!(
-        "Run {id} of this job {}.{doubt}\n{}Type a key or a word, then Enter (Enter alone: neither): ",
-        job::left_as(left, standing),
+        "Run {id} of this job {how}.{doubt}\n{}Type a key or a word, then Enter (Enter alone: neither): ",
         offered(&offers, crate::terminal::err_width())
     );
     loop {

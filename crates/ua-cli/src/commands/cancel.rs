@@ -1,7 +1,7 @@
 //! Ending a run that no process drives, when a person said that it is to end (`ua runs cancel`, or the answer `abort`): it is ended here, instead
 //! of by a resume that may never come.
 
-use ua_core::{CallStatus, RunId, Trace};
+use ua_core::{CallId, CallStatus, RunId, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::Database;
 use ua_host::{Host, questions, servers, tree};
@@ -43,20 +43,23 @@ pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<St
     // A read that was dropped has changed nothing, and is simply made again. Of a task its sub-agent's calls say what came of it.
     let is_in_doubt =
         |call: &&CallRecord| call.status == CallStatus::Unknown && !call.policy.is_free_read() && !call.name.is_task();
-    let mut count = 0;
+    let mut unknown: Vec<CallId> = Vec::new();
     for run in tree::with_those_below(store, &run.run_id).await? {
         let calls = store.calls(&run, None).await.map_err(|e| HostError::store("read the calls", &e))?;
-        count += calls.iter().filter(is_in_doubt).count();
+        unknown.extend(calls.iter().filter(is_in_doubt).map(|call| call.call_id.clone()));
     }
-    if count == 0 {
-        return Ok(String::new());
-    }
+    let (call, it, of_it) = match unknown.as_slice() {
+        [] => return Ok(String::new()),
+        [only] => (short(only.as_str()), "it", "it"),
+        [_, ..] => ("CALL", "them", "each"),
+    };
     let keeps =
         if is_gateway(run) { "a repeat is blocked" } else { "the job is not started again without a word from you" };
     Ok(format!(
-        "; {} may or may not have happened, and {keeps}: `ua calls list --run {} --unknown`",
-        ua_core::counted(count, "call"),
-        short(run.run_id.as_str())
+        "; {} may or may not have happened, and {keeps}: `ua calls list --run {} --unknown` shows {it}, and {} says what became of {of_it}",
+        ua_core::counted(unknown.len(), "call"),
+        short(run.run_id.as_str()),
+        ua_resume::correct_by_hand(call)
     ))
 }
 

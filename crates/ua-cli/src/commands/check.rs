@@ -214,7 +214,7 @@ fn in_words(found: &JobCheck) -> String {
         out.push_str(&format!(
             "\nUnfinished     run {} of the same job {}{}\n",
             short(left.run_id.as_str()),
-            left_as(left, standing),
+            left_as(left, standing, None),
             if found.refusal.is_none() { "; `ua job` asks whether to resume it" } else { "" }
         ));
     }

@@ -7,7 +7,7 @@ mod replaced;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -19,7 +19,7 @@ use ua_host::Database;
 use ua_host::home::Home;
 use ua_host::placed::refuse_leading_out;
 use ua_host::standing::standing;
-use ua_report::{CompletionSummary, RunExport};
+use ua_report::{CompletionSummary, LogFiles, RunExport};
 use ua_resume::{Commands, Handoff, NextStep, ResumePacket, Standing};
 use ua_runner::Workspace;
 use ua_store::{
@@ -236,6 +236,8 @@ impl ExportData {
             outputs: Vec::new(),
             notes: Vec::new(),
         };
+        let standing = gathered.standing.clone();
+        gathered.workspace = gathered.workspace.map(|found| found.standing_like(standing));
         gathered.look_at_files()?;
         gathered.look_at_tasks(store).await?;
         if gathered.workspace.is_none() && !is_gateway(run) {
@@ -410,7 +412,7 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
         gathered.look_at_files()?;
     }
     let records = &gathered.records;
-    let logs = ua_report::log_files(records);
+    let logs = logs(gathered.workspace.as_ref().filter(|_| args.out.is_none()), records);
     files.extend([
         ("trace.jsonl".to_owned(), logs.trace_lines),
         ("trace.json".to_owned(), pretty(&ua_report::trace_of(records))?),
@@ -432,16 +434,18 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
     if let (Some(evidence), Some(artifacts)) = (&gathered.evidence, &gathered.artifacts) {
         if !is_at_work {
             let summary = CompletionSummary::new(records, evidence, artifacts)
-                .in_queue(records, gathered.queue)
+                .standing(records, &gathered.standing, gathered.queue)
                 .naming(&gathered.commands);
             let name = Workspace::completion_name(&records.run.run_id);
             files.push((format!("{name}.md"), summary.to_markdown()));
             files.push((format!("{name}.json"), pretty(&summary)?));
         }
-        // A packet that is there says what a resume decided about each call in flight, which only that resume knew.
+        // Whoever drives a run writes its packet, and knows what is being decided.
         let name = Workspace::packet_name(&records.run.run_id);
-        if !records.run.status.is_terminal() && !folder.join(format!("{name}.md")).exists() {
-            let packet = ResumePacket::new(records, &[], artifacts);
+        let is_theirs = gathered.standing.is_driven() && folder.join(format!("{name}.md")).exists();
+        if let Some(workspace) = gathered.workspace.as_ref().filter(|_| !records.run.status.is_terminal() && !is_theirs)
+        {
+            let packet = ua_runner::packet_as_it_stands(workspace, records, artifacts).naming(&gathered.commands);
             files.push((format!("{name}.md"), packet.to_markdown()));
             files.push((format!("{name}.json"), pretty(&packet)?));
         }
@@ -459,45 +463,30 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
         }
         replaced::check(home, Some(&folder), paths.iter().map(|(path, text)| Planned { path, text: *text }))?;
     }
-    if let Some(workspace) = gathered.workspace.as_ref().filter(|_| args.out.is_none()) {
-        keep_logs(workspace, &files, &mut gathered.notes)?;
-    }
     write_all(&folder, &files)?;
     if args.all_files { copy_files(gathered, &folder) } else { Ok(()) }
 }
 
-/// The logs that a process keeps while it drives a run. They have more than the database knows: why a request was tried again, what was counted.
-const KEPT_LOGS: [&str; 2] = ["run.log", "trace.jsonl"];
-
-/// The folder of a workspace for what is no file of its tools.
-const OWN_FOLDER: &str = ".ua";
-
 /// The most that is read of a log.
 const MAX_LOG_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// Keeps those logs, behind what was kept before, where something else is about to be written in their place: what only they say cannot be written
-/// again.
-fn keep_logs(workspace: &Workspace, files: &[(String, String)], notes: &mut Vec<String>) -> Result<(), HostError> {
-    let mut kept = Vec::new();
-    for (name, text) in files.iter().filter(|(name, _)| KEPT_LOGS.contains(&name.as_str())) {
-        let Ok(before) = workspace.folder().read(name, MAX_LOG_BYTES) else { continue };
-        if before == text.as_bytes() {
-            continue;
+/// The logs of a run. Those that its processes kept have more than the database knows (why a request was tried again, what was counted), so they stay as they
+/// are, with what only the database knows put in at its time.
+fn logs(kept_in: Option<&Workspace>, records: &RunRecords) -> LogFiles {
+    let kept = |name: &str| {
+        let text = kept_in?.folder().read(name, MAX_LOG_BYTES).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned())
+    };
+    match (kept("trace.jsonl"), kept("run.log")) {
+        (Some(trace_lines), Some(run_log)) => ua_report::completed_logs(records, &trace_lines, &run_log),
+        (Some(trace_lines), None) => {
+            let LogFiles { trace_lines, .. } = ua_report::completed_logs(records, &trace_lines, "");
+            LogFiles { trace_lines, ..ua_report::log_files(records) }
         }
-        let appended = workspace.folder().make_folder(OWN_FOLDER).and_then(|own| own.append(name));
-        appended.and_then(|mut file| file.write_all(&before)).map_err(|e| {
-            HostError::storage(format!("cannot keep {name} in {OWN_FOLDER}: {e}"))
-                .hint("name another folder with --out")
-        })?;
-        kept.push(format!("{OWN_FOLDER}/{name}"));
+        // Which of its lines are missing is told by the events beside it alone.
+        (None, Some(run_log)) => LogFiles { run_log, ..ua_report::log_files(records) },
+        (None, None) => ua_report::log_files(records),
     }
-    if !kept.is_empty() {
-        notes.push(format!(
-            "what the process wrote while the run ran has more than the database knows, and is kept as {}",
-            kept.join(" and ")
-        ));
-    }
-    Ok(())
 }
 
 /// The most that is read of what an iteration was handed.

@@ -4,8 +4,12 @@
 //! of what this one sends. What a move leaves under another name says so, and so does the name that a root has for a server. Nor is a server
 //! used where the file still has the runs: it would do again what they did, and nobody would do what waits there.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use ua_files::Folder;
 
 #[cfg(feature = "postgres")]
 use ua_store_sqlite::keeps_runs;
@@ -14,7 +18,7 @@ use ua_store_sqlite::{SqliteStore, holds_nothing, is_copy, left_of};
 use super::{DATABASE, Home};
 use crate::error::HostError;
 use crate::forgotten::TWO_COPIES;
-use ua_core::ShowPath as _;
+use ua_core::{PrintedCommand, ShowPath as _};
 
 /// What to do where the runs of a root are on a server that was not named.
 pub(super) const NAME_IT: &str = "name it with --database-url, or in UA_DATABASE_URL";
@@ -22,7 +26,62 @@ pub(super) const NAME_IT: &str = "name it with --database-url, or in UA_DATABASE
 /// The file beside the locks with the name that a root has for databases on servers.
 const ROOT_ID: &str = "root_id";
 
+/// The file in a root that says in which database in another folder its runs are.
+pub(super) const OTHER_DATABASE: &str = ".ua-database";
+/// The longest path that is read there.
+const MAX_PATH_BYTES: u64 = 64 * 1024;
+
 impl Home {
+    /// Notes in the root that its runs are in this database, which lies elsewhere: whoever forgets to name it is told so, and not that it is gone.
+    /// Beside a database in the root it may be a copy of that one, to which nobody is to be sent.
+    pub(super) fn note_other_database(&self) {
+        let own = self.root.join(DATABASE);
+        if self.is_on_a_server() || self.database == own || !holds_nothing(&own) {
+            return;
+        }
+        let path = self.database.as_os_str().as_encoded_bytes();
+        let noted = Folder::open(&self.root).and_then(|root| {
+            let is_noted = root.read(OTHER_DATABASE, MAX_PATH_BYTES).is_ok_and(|noted| noted == path);
+            if is_noted { Ok(()) } else { root.replace(OTHER_DATABASE, path) }
+        });
+        if let Err(error) = noted {
+            tracing::debug!(%error, "it could not be noted in which database the runs of the root are");
+        }
+    }
+
+    /// The database in another place that has runs of this root, if it is there and is not the one that is named.
+    fn other_database(&self) -> Option<PathBuf> {
+        let noted = Folder::open(&self.root).and_then(|root| root.read(OTHER_DATABASE, MAX_PATH_BYTES)).ok()?;
+        let noted = PathBuf::from(OsString::from_vec(noted));
+        (noted.is_absolute() && noted != self.database && !holds_nothing(&noted)).then_some(noted)
+    }
+
+    /// The refusal of a file where the runs of this root are in another one, which nobody named.
+    pub(super) fn only_in_another_file(&self) -> Option<HostError> {
+        let other = self.other_database()?;
+        let mut variable = OsString::from("UA_RUNTIME_DB_PATH=");
+        variable.push(&other);
+        let how = PrintedCommand::of("export").word(variable);
+        Some(
+            HostError::storage(format!(
+                "there is no runtime database at {}: the runs of {} are in {} (UA_RUNTIME_DB_PATH)",
+                self.database.shown(),
+                self.root.shown(),
+                other.shown()
+            ))
+            .hint(format!(
+                "{} and give the command again; for new runs, {}; nothing was changed",
+                how.in_code(),
+                self.another_database()
+            )),
+        )
+    }
+
+    /// Whether another database has runs of this root.
+    pub(super) fn has_another_database(&self) -> bool {
+        self.other_database().is_some()
+    }
+
     /// Refuses a file where the runs of this root are on a server: one that would be made there, and one that is a copy of what was moved.
     pub(super) fn refuse_what_is_on_a_server(&self) -> Result<(), HostError> {
         if holds_nothing(&self.database) {
@@ -88,7 +147,7 @@ impl Home {
     }
 
     /// What other databases this root was used with, a sentence each: their runs have workspaces here that the one with this identity knows
-    /// nothing of. Empty only says that nothing here tells of another one: `UA_RUNTIME_DB_PATH` leaves no trace.
+    /// nothing of. Empty only says that nothing here tells of another one.
     #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "a file is known by its path"))]
     pub fn used_with_others(&self, identity: &str) -> Vec<String> {
         #[cfg(feature = "postgres")]
@@ -109,7 +168,8 @@ impl Home {
         let file = is_another.then(|| format!("{} is another database", own.shown()));
         let kept = ua_store_sqlite::kept_by_restores(&self.database).into_iter();
         let kept = kept.map(|kept| format!("{} is the database that a restore put aside", kept.shown()));
-        server.into_iter().chain(file).chain(kept).collect()
+        let noted = self.other_database().map(|other| format!("{} has runs of {root}", other.shown()));
+        server.into_iter().chain(file).chain(noted).chain(kept).collect()
     }
 
     /// Forgets which database on a server is used from here: the runs of this root were moved to one, or taken back.
@@ -215,6 +275,50 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Whichever way a root is opened whose runs are in a database in another folder: nothing is begun beside that, and it is named. What is printed
+    /// names it, too.
+    #[test]
+    fn a_root_whose_database_lies_elsewhere_says_where() {
+        use crate::env::Process;
+        use crate::settings::Settings;
+        use crate::words::KnownSecrets;
+
+        let folder = tempfile::tempdir().unwrap();
+        let first = home(folder.path(), Some("runs"));
+        let elsewhere = folder.path().join("x y.db");
+        let variables = [("UA_RUNTIME_DB_PATH".to_owned(), elsewhere.display().to_string())].into();
+        let process = Process { variables, folder: Some(folder.path().to_path_buf()), program: None };
+        let named = Home::new(&Settings::read(process), Some(Path::new("runs")), &KnownSecrets::default()).unwrap();
+        assert!(first.is_unused());
+        close(named.open().unwrap());
+        assert!(!first.is_unused());
+        for refused in refusals(&first) {
+            assert_eq!(refused.kind(), Kind::Storage, "{refused}");
+            assert!(refused.to_string().contains(&format!("are in {}", elsewhere.display())), "{refused}");
+            assert!(refused.hint_text().unwrap().contains("`export 'UA_RUNTIME_DB_PATH=/"), "{refused}");
+        }
+        assert!(holds_nothing(first.database()), "no other one is begun");
+        for commands in [named.commands(), named.commands_from_anywhere()] {
+            let printed = commands.complete("ua resume r").into_owned();
+            assert!(
+                printed.starts_with(&format!("UA_RUNTIME_DB_PATH='{}' ua resume r", elsewhere.display())),
+                "{printed}"
+            );
+            assert!(!first.commands().complete("ua resume r").contains("UA_RUNTIME_DB_PATH"));
+        }
+        close(named.open().unwrap());
+        // One that is gone itself has no runs to be found.
+        fs::remove_file(&elsewhere).unwrap();
+        assert!(!first.has_another_database());
+        // A database beside one in the root may be a copy of it, and is not noted.
+        let other = home(folder.path(), Some("other"));
+        close(other.open().unwrap());
+        fs::copy(other.database(), folder.path().join("copy.db")).unwrap();
+        let copy = Home { database: folder.path().join("copy.db"), ..other.clone() };
+        copy.note_other_database();
+        assert!(!other.has_another_database());
     }
 
     /// A folder of runs that this database does not know may be one of theirs.

@@ -76,6 +76,9 @@ impl Home {
         // A file without tables is as good as gone.
         let expected = self.was_used();
         self.refuse_what_is_on_a_server()?;
+        if expected && holds_nothing(&self.database) && self.has_another_database() {
+            return Err(self.gone());
+        }
         self.make()?;
         // One that is made now is not the one that was noted here before: what it will be is noted first. Where one was expected none is made, and what
         // was noted stays: what comes in its place later is not this user's own.
@@ -95,6 +98,7 @@ impl Home {
             if expected && holds_nothing(&self.database) { failure.hint(self.put_it_back()) } else { failure }
         })?;
         self.note_database(store.db_uuid());
+        self.note_other_database();
         Ok(Database::file(store, &self.known))
     }
 
@@ -498,19 +502,29 @@ impl Home {
         used.into_iter().rev().map(|(_, folder)| folder).collect()
     }
 
-    /// Whether runs left something here, whatever became of the database: a workspace, a line about an effect, that a server has them, or a restore
-    /// that was cut off.
+    /// Whether runs left something here, whatever became of the database: a workspace, a line about an effect, that a server or a database in another
+    /// place has them, or a restore that was cut off.
     fn was_used(&self) -> bool {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
         let has_workspaces = entries
             .into_iter()
             .any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir());
         let was_cut_off = || ua_store_sqlite::cut_off_restore(&self.database).is_some();
-        has_workspaces || self.has_effects() || self.was_moved() || self.was_served() || was_cut_off()
+        has_workspaces
+            || self.has_effects()
+            || self.was_moved()
+            || self.was_served()
+            || was_cut_off()
+            || self.has_another_database()
     }
 
     /// The refusal of a database that is gone.
     fn gone(&self) -> HostError {
+        // Of a move and of a restore it is known what became of this one.
+        let is_explained = self.was_moved() || ua_store_sqlite::cut_off_restore(&self.database).is_some();
+        if let Some(elsewhere) = self.only_in_another_file().filter(|_| !is_explained) {
+            return elsewhere;
+        }
         let what = if self.database.exists() { "is empty" } else { "is gone" };
         HostError::storage(format!("the runtime database {} {what}", self.database.shown())).hint(self.put_it_back())
     }

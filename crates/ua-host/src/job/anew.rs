@@ -2,17 +2,31 @@
 //! the policies and the model of the command that was refused.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 use ua_core::PrintedCommand;
 
 use super::{Iterations, JobRequest};
 use crate::launch::LaunchOptions;
+use crate::paths::NO_FILE;
 
 impl JobRequest {
+    /// The same as words of a sentence: a job that came on standard input has to be given there again, or the command waits for it in silence.
+    pub(super) fn anew_in_words(&self) -> String {
+        let again = if self.is_on_standard_input() { " with the job on standard input again" } else { "" };
+        format!("`{}`{again}", self.anew())
+    }
+
+    fn is_on_standard_input(&self) -> bool {
+        self.file == Path::new(NO_FILE)
+    }
+
     /// The command that asks for another run of this job, whatever runs of it there are, with all that this one was asked with.
-    pub(super) fn anew(&self) -> String {
+    fn anew(&self) -> String {
         let command = PrintedCommand::of(if self.for_queue { "ua submit" } else { "ua job" });
-        let command = self.launch.asked_with(command.word(&self.file).with("--new"));
+        // A word of ours: it would be read as an option otherwise.
+        let command = if self.is_on_standard_input() { command.with(NO_FILE) } else { command.word(&self.file) };
+        let command = self.launch.asked_with(command.with("--new"));
         let patience = self.max_provider_wait_minutes.iter();
         let command =
             patience.fold(command, |command, wait| command.option("--max-provider-wait-minutes", wait.to_string()));
@@ -53,6 +67,11 @@ mod tests {
     fn the_command_for_another_run_has_all_that_was_typed() {
         let plain = || JobRequest { file: "my job.json".into(), ..JobRequest::default() };
         assert_eq!(plain().anew(), "ua job 'my job.json' --new");
+        assert_eq!(plain().anew_in_words(), "`ua job 'my job.json' --new`");
+        let piped = || JobRequest { file: NO_FILE.into(), ..JobRequest::default() };
+        assert_eq!(piped().anew_in_words(), "`ua job - --new` with the job on standard input again");
+        let queued = JobRequest { for_queue: true, ..piped() };
+        assert_eq!(queued.anew_in_words(), "`ua submit - --new` with the job on standard input again");
         let file = || Some(PathBuf::from("a b.json"));
         let launches = [
             (LaunchOptions { provider: Some("openai".to_owned()), ..LaunchOptions::default() }, " --provider openai"),

@@ -9,8 +9,8 @@ use ua_core::{CallId, CallStatus, PrintedCommand, RunId, RunSpec, RunStatus, Run
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
-    CallRecord, CallsOf, EndMark, FleetStore as _, LedgerStore as _, QuestionKind, QueueEntry, QueueState, RunHead,
-    RunQuery, RunRecord, RunStore as _, Store as _, stored_name,
+    CallRecord, CallsOf, Choice, EndMark, FleetStore as _, LedgerStore as _, QuestionKind, QueueEntry, QueueState,
+    RunHead, RunQuery, RunRecord, RunStore as _, Store as _, stored_name,
 };
 
 use super::{Fate, JobRequest};
@@ -30,6 +30,8 @@ pub(crate) struct Foretold {
     pub(crate) fate: Fate,
     /// That run has a call of which nobody knows what came of it.
     pub(super) is_in_doubt: bool,
+    /// What was answered in that run and is not acted on yet, in the words that answer.
+    pub(super) answers: Option<String>,
     /// `effects.log` knows more of that run than the database, so nobody resumes it.
     pub(super) is_held: bool,
     /// The other runs of the same job that are in the way, each with how it stands, as the end of a sentence.
@@ -38,7 +40,7 @@ pub(crate) struct Foretold {
 
 impl From<Fate> for Foretold {
     fn from(fate: Fate) -> Self {
-        Self { fate, is_in_doubt: false, is_held: false, others: Vec::new() }
+        Self { fate, is_in_doubt: false, answers: None, is_held: false, others: Vec::new() }
     }
 }
 
@@ -142,7 +144,32 @@ pub(super) async fn in_the_way(
         Some(run) => restart::is_held(store, run).await?,
         None => false,
     };
-    Ok(Some(Foretold { fate: first.fate, is_in_doubt, is_held, others }))
+    let answers = match &first.fate {
+        Fate::Left(run) => answers_in(store, run).await?,
+        Fate::AtWork(_)
+        | Fate::Elsewhere(..)
+        | Fate::Queued(..)
+        | Fate::InDoubt(..)
+        | Fate::Start { .. }
+        | Fate::Named(_)
+        | Fate::Done(_)
+        | Fate::Taken(_) => None,
+    };
+    Ok(Some(Foretold { fate: first.fate, is_in_doubt, answers, is_held, others }))
+}
+
+/// What was answered in a run and its sub-agents that no process has acted on yet, in the words that answer.
+async fn answers_in(store: &Database, run: &RunRecord) -> Result<Option<String>, HostError> {
+    let mut words: Vec<&str> = Vec::new();
+    for run in tree::with_those_below(store, &run.run_id).await? {
+        let asked = store.open_questions(Some(&run)).await.map_err(|e| HostError::store("read the questions", &e))?;
+        words.extend(asked.iter().filter_map(|question| {
+            let answer = question.answer.as_ref()?;
+            Some(ua_resume::answers::given_word(question.kind, answer.choice))
+        }));
+    }
+    words.dedup();
+    Ok((!words.is_empty()).then(|| words.join(", ")))
 }
 
 /// The runs that are stored like this and may be of the same job, the newest first. A fork without a change is one.
@@ -304,7 +331,8 @@ async fn as_the_next_worker_finds_it(store: &Database, entry: QueueEntry) -> Res
 }
 
 /// The first call with an effect of a run, or of one of its sub-agents, that was sent, and of which nobody knows what came of it. Of a run that has
-/// not ended its open turn is looked at. Of a task its sub-agent's calls say so, and what waits for the answer to a question of its own is no doubt.
+/// not ended its open turn is looked at. Of a task its sub-agent's calls say so, and what waits for the answer to a question of its own is no doubt, nor
+/// what a person has said of it.
 async fn doubt(store: &Database, run: &RunRecord) -> Result<Option<CallId>, HostError> {
     let has_ended = run.status.is_terminal();
     let below = tree::runs_below(store, &run.run_id).await?;
@@ -318,6 +346,15 @@ async fn doubt(store: &Database, run: &RunRecord) -> Result<Option<CallId>, Host
         };
         let calls = calls.map_err(|e| HostError::store("look for calls in doubt", &e))?;
         let asking = store.open_questions(Some(id)).await.map_err(|e| HostError::store("read the questions", &e))?;
+        // A person has said what came of it, or that it stays as it is; whoever takes the run next records that.
+        let is_said = |call: &CallRecord| {
+            asking.iter().any(|question| {
+                let said = question.answer.as_ref().map(|answer| answer.choice);
+                question.kind == QuestionKind::UnknownOutcome
+                    && question.call_id.as_ref() == Some(&call.call_id)
+                    && matches!(said, Some(Choice::Happened | Choice::Skip))
+            })
+        };
         let asks = |call: &CallRecord| {
             asking.iter().any(|question| {
                 question.kind == QuestionKind::Elicitation
@@ -335,7 +372,7 @@ async fn doubt(store: &Database, run: &RunRecord) -> Result<Option<CallId>, Host
                 | CallStatus::FailedReported
                 | CallStatus::Cancelled => false,
             };
-            is_open && call.policy.class.has_effect() && !call.name.is_task()
+            is_open && call.policy.class.has_effect() && !call.name.is_task() && !is_said(call)
         };
         if let Some(call) = calls.iter().find(was_sent) {
             return Ok(Some(call.call_id.clone()));
@@ -380,7 +417,9 @@ pub(crate) fn refusal(
         Fate::Queued(run, entry) => in_queue(host, request, run, entry),
         Fate::Left(run) => {
             let stored = Standing::Stored(run.status, run.stop_reason);
-            unfinished_run(host, request, launch, run, standing.unwrap_or(&stored))
+            let standing = standing.unwrap_or(&stored);
+            let how = left_as(run, standing, found.answers.as_deref());
+            unfinished_run(host, request, launch, run, standing, &how).field("shown_status", standing.to_string())
         }
         Fate::InDoubt(run, call) => in_doubt(request, run, call),
         Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => return None,
@@ -416,7 +455,10 @@ fn refused(
         Another::After => ", which may do again what that run did outside",
     };
     HostError::waiting(format!("run {} of the same job {how}", run.run_id))
-        .hint([text(format!("{first}; `{}` {begins} another run{means}; ", request.anew())), request.nothing_done()])
+        .hint([
+            text(format!("{first}; {} {begins} another run{means}; ", request.anew_in_words())),
+            request.nothing_done(),
+        ])
         .field("kind", kind)
         .field("run_id", &run.run_id)
         .field("status", run.status)
@@ -506,13 +548,14 @@ fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry: &QueueEnt
         .field("state", stored_name(&entry.state).to_string())
 }
 
-/// The refusal of a job of which a run was begun and not finished, and stands like this.
+/// The refusal of a job of which a run was begun and not finished, and stands like this; `how` is that as the end of a sentence.
 fn unfinished_run(
     host: &Host,
     request: &JobRequest,
     launch: &Launch,
     run: &RunRecord,
     standing: &Standing,
+    how: &str,
 ) -> HostError {
     let id = &run.run_id;
     let next = NextStep::of(run);
@@ -536,16 +579,21 @@ fn unfinished_run(
     } else {
         format!("{resume} {does}")
     };
-    refused(request, run, "unfinished_run", &left_as(run, standing), &finish, Another::After)
+    refused(request, run, "unfinished_run", how, &finish, Another::After)
 }
 
-/// How a run was left that nobody drives and that stands like this, as the end of a sentence.
-pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
+/// How a run was left that nobody drives and that stands like this, as the end of a sentence; `answers` are the words that answered it.
+pub fn left_as(run: &RunRecord, standing: &Standing, answers: Option<&str>) -> String {
+    let answered;
     let how = match (standing, run.status) {
         (Standing::Elsewhere(place), _) => return format!("is at work in {}, or was left there", place.shown),
         (Standing::NotBegun, _) => return "is stored, and was never begun".to_owned(),
         (Standing::Outdated(_), _) => return "did more than the database, an older copy, says of it".to_owned(),
-        (Standing::Answered, _) => "was answered, and not resumed,",
+        (Standing::Answered, _) => {
+            let words = answers.map_or_else(String::new, |words| format!(" ({words})"));
+            answered = format!("was answered{words}, and not resumed,");
+            &answered
+        }
         (Standing::Interrupted(_), _) => "was interrupted",
         (_, RunStatus::WaitingForHuman) => "is waiting for an answer",
         (_, RunStatus::Stopped) => "was stopped",
@@ -656,10 +704,19 @@ mod tests {
         run.status = RunStatus::Running;
         assert_eq!(working(&run), "is being worked on by another process");
         let killed = format!("was killed {}", ua_resume::after_turn(run.turn_index));
-        assert_eq!(left_as(&run, &Standing::Crashed), killed);
+        assert_eq!(left_as(&run, &Standing::Crashed, None), killed);
         run.cancel_requested_at = Some(Timestamp::from_millis(1));
         assert!(working(&run).starts_with("was cancelled, and its process still works"));
-        assert!(left_as(&run, &Standing::Crashed).ends_with(", and was cancelled"));
+        assert!(left_as(&run, &Standing::Crashed, None).ends_with(", and was cancelled"));
         assert_eq!(NextStep::of(&run).does(), "ends it");
+    }
+
+    /// Whoever has just said what came of a call is told what they said, and not that nobody knows it.
+    #[test]
+    fn a_run_that_was_answered_says_with_what() {
+        let run = Story::new(r#"{"objective": "x"}"#).records.run;
+        let words = left_as(&run, &Standing::Answered, Some("happened"));
+        assert!(words.starts_with("was answered (happened), and not resumed, "), "{words}");
+        assert!(left_as(&run, &Standing::Answered, None).starts_with("was answered, and not resumed, "));
     }
 }

@@ -160,11 +160,8 @@ impl Driver {
         let run = &taken.run.run_id;
         let questions = self.port.questions_of(QuestionsOf::Run(run.clone())).await.map_err(reading)?;
         let overrides = self.port.overrides(run).await.map_err(reading)?;
-        progress::keep_lines(
-            &taken.workspace,
-            self.host.redactor(),
-            &ua_report::start_lines(&taken.run, &questions, &overrides),
-        );
+        let lines = ua_report::start_lines(&taken.run, &questions, &overrides);
+        progress::keep_new_lines(&taken.workspace, self.host.redactor(), lines);
         Ok(())
     }
 

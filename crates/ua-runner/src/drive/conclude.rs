@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{
-    CallId, CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition, chain,
+    CallId, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition, chain,
 };
 use ua_dispatch::OutputSchema;
 use ua_evidence::{Artifact, EvidenceReport};
 use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
 use ua_store::{
-    CallCancel, Change, CheckpointKind, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord,
-    RunRecords, RunStore, StepEnd, Store, rules,
+    CallCancel, Change, CheckpointKind, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord, RunRecord, RunRecords,
+    RunStore, StepEnd, Store, rules,
 };
 
 use super::Driver;
@@ -377,25 +377,5 @@ fn read_output(schema: &Value, message: &str) -> Result<Value, String> {
 
 /// What was decided about a call that was in flight, read from its row.
 fn decision(records: &RunRecords, flight: &InFlight) -> Option<Decision> {
-    let call = records.call(&flight.call_id)?;
-    let fallback = match (flight.was, call.status) {
-        _ if call.attempt == 0 && call.is_answered_by_twin() => ReplayStatus::Reused,
-        (_, CallStatus::Cancelled) => ReplayStatus::Cancelled,
-        (CallStatus::Prepared, _) => ReplayStatus::Executed,
-        (_, CallStatus::Unknown | CallStatus::Running) => ReplayStatus::Held,
-        (_, CallStatus::Prepared | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported) => {
-            ReplayStatus::Reconciled
-        }
-    };
-    let still_prepared = call.status == CallStatus::Prepared;
-    (!still_prepared).then(|| Decision {
-        call_id: call.call_id.clone(),
-        tool: call.name.raw.clone(),
-        was: flight.was,
-        action: call.replay_status.unwrap_or(fallback),
-        why: format!(
-            "policy `{}`: {}, when in doubt {}",
-            call.policy.rule_id, call.policy.class, call.policy.on_unknown
-        ),
-    })
+    files::decision(records.call(&flight.call_id)?, flight.was)
 }
