@@ -214,19 +214,25 @@ async fn write_runs(home: &Home, store: &Database, runs: &[RunId], held: Option<
         let mut records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
         is_written &= write_tasks(home, store, &records).await?;
         // A run that somebody drives writes its own.
-        let (mut lock, mut standing) = (None, None);
+        let (mut lock, mut standing, mut taken_meanwhile) = (None, None, None);
         if !run.status.is_terminal() && held != Some(&run.run_id) {
-            if !is_corrected(&records) && run.status != RunStatus::WaitingForHuman {
+            let top = tree::top(store, &run.run_id).await?;
+            let is_asked = run.status == RunStatus::WaitingForHuman && !ua_store::is_gateway(&run);
+            if is_corrected(&records) {
+                let now = crate::standing::standing(home, store, &run).await?;
+                let owner = owner_stamp(Trace::new(&ua_core::system::env()));
+                let Ok(taken) = RunLock::take(&home.locks(), &top, &owner) else { continue };
+                lock = Some(taken);
+                records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
+                // Somebody may have had it in between.
+                standing = Some(now).filter(|_| records.run.status == run.status);
+            } else if is_asked && !RunLock::is_held(&home.locks(), &top) {
+                // Without its lock: a worker that takes a run for its answer must not find it taken.
+                standing = Some(crate::standing::standing(home, store, &run).await?);
+                taken_meanwhile = Some(top);
+            } else {
                 continue;
             }
-            standing = Some(crate::standing::standing(home, store, &run).await?);
-            let top = tree::top(store, &run.run_id).await?;
-            let owner = owner_stamp(Trace::new(&ua_core::system::env()));
-            let Ok(taken) = RunLock::take(&home.locks(), &top, &owner) else { continue };
-            lock = Some(taken);
-            records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
-            // Somebody had it in between.
-            standing = standing.filter(|_| records.run.status == run.status);
         }
         let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
         let workspace = home.open_workspace(&run).map(|found| found.in_queue(queued.map(|entry| entry.state)));
@@ -235,11 +241,16 @@ async fn write_runs(home: &Home, store: &Database, runs: &[RunId], held: Option<
             None => found,
         });
         // A workspace that is gone has nothing to be wrong in it.
-        if let Ok(workspace) = workspace
-            && let Err(error) = ua_runner::write_corrected(&workspace, &records)
-        {
-            tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");
-            is_written = false;
+        if let Ok(workspace) = workspace {
+            let mut written = ua_runner::write_corrected(&workspace, &records);
+            // Whoever took the run meanwhile may have withdrawn before what is written now.
+            if taken_meanwhile.is_some_and(|top| RunLock::is_held(&home.locks(), &top)) {
+                written = written.and(ua_runner::withdraw_conclusion(&workspace, &run.run_id));
+            }
+            if let Err(error) = written {
+                tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");
+                is_written = false;
+            }
         }
         drop(lock);
     }

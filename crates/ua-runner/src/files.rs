@@ -172,13 +172,16 @@ pub(crate) fn write_conclusion_with(
 
 /// Takes away what an earlier process wrote when it was done with this run. From here on it may no longer be true, and whoever dies behind the
 /// run's end leaves no page that says otherwise: one that is missing is written again by whoever looks for it.
-pub(crate) fn withdraw_conclusion(workspace: &Workspace, run: &RunId) -> Result<(), WorkspaceError> {
+///
+/// # Errors
+/// When one of them cannot be removed.
+pub fn withdraw_conclusion(workspace: &Workspace, run: &RunId) -> Result<(), WorkspaceError> {
     let name = Workspace::completion_name(run);
     workspace.remove(&format!("{name}.md"))?;
     workspace.remove(&format!("{name}.json"))
 }
 
-/// Writes the files anew that tell how a run stands which nobody drives, after a person corrected a record: the completion summary and what
+/// Writes the files anew that tell how a run stands which nobody drives, after a person corrected a record or answered: the completion summary and what
 /// goes with it, and the resume packet while the run has not ended.
 ///
 /// # Errors

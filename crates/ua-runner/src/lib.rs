@@ -68,7 +68,7 @@ pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use desk::{Desk, DeskPorts, Judge};
 pub use drive::evidence_ledgers;
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
-pub use files::{evidence_of, packet_as_it_stands, write_conclusion, write_corrected, write_logs};
+pub use files::{evidence_of, packet_as_it_stands, withdraw_conclusion, write_conclusion, write_corrected, write_logs};
 pub use foresee::{context_below_first_request, too_small};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
 pub use granular::{
