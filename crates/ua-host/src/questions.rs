@@ -15,8 +15,8 @@ pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, Whose, chose
 use ua_runner::{LateFile, RunEvent, RunLock, Watcher};
 use ua_store::rules::UNPAID;
 use ua_store::{
-    Answer, AnswerRecord, Choice, FleetStore as _, Forgotten, LedgerStore as _, PastStore as _, QuestionKind,
-    QuestionRecord, QuestionStatus, QuestionsOf, RunRecord, RunStore, Store, Turns,
+    Answer, AnswerRecord, CallRecord, Choice, FleetStore as _, Forgotten, LedgerStore as _, PastStore as _,
+    QuestionKind, QuestionRecord, QuestionStatus, QuestionsOf, RunRecord, RunStore, Store, Turns,
 };
 
 use crate::corrections;
@@ -481,27 +481,7 @@ pub async fn answer(
     if choice == Choice::Execute && question.status == QuestionStatus::Open {
         corrections::end_what_is_left_of_others(host, store, question).await?;
     }
-    let (by, outside) = (host.settings().user(), servers::outside(host, &question.run_id)?);
-    // What a run that has ended left open is settled with the answer, and of one that waits it is answered. The files of a client's session are its
-    // gateway's.
-    let due = (!is_gateway).then(|| Due::of(host.home(), &run.root_run_id));
-    let given = ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await;
-    if let Some(due) = due {
-        match &given {
-            // Other runs of the lineage tell of a call that was settled, and the run and those above it of the answer.
-            Ok(settled) if settled.is_empty() => due.make_tree(host.home(), store, &run.run_id).await?,
-            Ok(_) | Err(_) => due.make(host.home(), store, None).await?,
-        }
-        if given.is_ok() {
-            log_answers(host, store, &run).await?;
-        }
-    }
-    let settled = match given {
-        Ok(settled) => settled,
-        Err(why) => return Err(not_taken(host, store, question, why).await?),
-    };
-    // Whoever reads the page later is not sent to a question that has its answer.
-    restart::write(host.home(), store).await;
+    let settled = give(host, store, question, answer, &host.settings().user()).await?;
     if is_gateway {
         let applied = settled.first().map(|call| {
             format!(
@@ -532,6 +512,42 @@ pub async fn answer(
         Some(call) => format!("answered; call {} is {} now", call.call_id, ua_resume::call_standing(call)),
         None => after_answer(host.home(), store, &run.run_id).await?,
     })
+}
+
+/// Stores an answer, of a person or of a probe, and has the files of the run say so: nobody who reads them is sent to a question that has its answer.
+/// Returns the calls that were settled with it.
+///
+/// # Errors
+/// It is not taken, which changed nothing; or the database cannot be read.
+pub async fn give(
+    host: &Host,
+    store: &Database,
+    question: &QuestionRecord,
+    answer: Answer,
+    by: &str,
+) -> Result<Vec<CallRecord>, HostError> {
+    let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    let outside = servers::outside(host, &question.run_id)?;
+    // What a run that has ended left open is settled with the answer, and of one that waits it is answered. The files of a client's session are its
+    // gateway's.
+    let due = (!ua_store::is_gateway(&run)).then(|| Due::of(host.home(), &run.root_run_id));
+    let given = ua_ledger::give_answer(store, host.env(), question, answer, by, &outside).await;
+    if let Some(due) = due {
+        match &given {
+            // Other runs of the lineage tell of a call that was settled, and the run and those above it of the answer.
+            Ok(settled) if settled.is_empty() => due.make_tree(host.home(), store, &run.run_id).await?,
+            Ok(_) | Err(_) => due.make(host.home(), store, None).await?,
+        }
+        if given.is_ok() {
+            log_answers(host, store, &run).await?;
+        }
+    }
+    let settled = match given {
+        Ok(settled) => settled,
+        Err(why) => return Err(not_taken(host, store, question, why).await?),
+    };
+    restart::write(host.home(), store).await;
+    Ok(settled)
 }
 
 /// Adds the answers to a run's questions to its logs at once, whether or not somebody drives it: whoever does takes them from the database, and one who

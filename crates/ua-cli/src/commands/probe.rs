@@ -196,12 +196,7 @@ async fn answer(
     };
     let answer = Answer { choice, proof, text: Some(finding_text(asked)) };
     let by = format!("the probe `{}`", asked.tool);
-    let outside = servers::outside(host, &question.run_id)?;
-    let given = ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await;
-    match given {
-        Ok(_) => Ok(()),
-        Err(why) => Err(questions::not_taken(host, store, question, why).await?),
-    }
+    questions::give(host, store, question, answer, &by).await.map(drop)
 }
 
 /// How somebody who looked says what came of the call: to the question about it, or to its record.
