@@ -51,6 +51,7 @@ fn the_page_in_the_root_knows_what_was_answered() {
 }
 
 /// Every file of a run that tells how it stands, by its name.
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 fn files_of(env: &TestEnv) -> Vec<(String, String)> {
     let folder = env.workspace();
     let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -32,7 +32,7 @@ use crate::job_file::{parse, read};
 use crate::launch::{Configured, Launch, LaunchOptions};
 use crate::mcp_files;
 use crate::obstacles::Obstacles;
-use crate::people::{People, Presence, WhichRun};
+use crate::people::{People, Presence, Unfinished, WhichRun};
 use crate::restart;
 use crate::resume::{self, Changes};
 use crate::selectors;

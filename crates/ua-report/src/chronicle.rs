@@ -570,6 +570,43 @@ mod tests {
         assert!(instants.is_sorted(), "{instants:?}");
     }
 
+    /// Whatever line is missing in logs that a process kept, it is put in at its time, and once; what only the process knew stays.
+    #[test]
+    fn logs_that_were_kept_get_what_only_the_rows_tell() {
+        let story = told();
+        let whole = log_files(&story.records);
+        let only_live = "2026-01-02T03:04:05.000Z database · busy";
+        let kept_log = format!("{only_live}\n{}", whole.run_log);
+        let same = completed_logs(&story.records, &whole.trace_lines, &kept_log);
+        assert_eq!((same.trace_lines.as_str(), same.run_log.as_str()), (whole.trace_lines.as_str(), kept_log.as_str()));
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let without = |text: &str, left_out: usize| {
+            let lines = text.lines().enumerate().filter(|(number, _)| *number != left_out);
+            lines.map(|(_, line)| format!("{line}\n")).collect::<String>()
+        };
+        let mut put_in = 0;
+        for (number, event) in whole.trace_lines.lines().enumerate() {
+            let (trace, log) = (without(&whole.trace_lines, number), without(&whole.run_log, number));
+            let completed = completed_logs(&story.records, &trace, &format!("{only_live}\n{log}"));
+            assert!(completed.run_log.contains(only_live));
+            let again = completed_logs(&story.records, &completed.trace_lines, &completed.run_log);
+            assert_eq!(again, completed, "{event}");
+            if event.contains(TOLD_WITH_THE_CALL) {
+                assert_eq!(completed.trace_lines, trace, "{event}");
+                continue;
+            }
+            put_in += 1;
+            assert_eq!(sorted(&completed.trace_lines), sorted(&whole.trace_lines), "{event}");
+            assert_eq!(sorted(&completed.run_log), sorted(&kept_log), "{event}");
+        }
+        assert!(put_in > 10, "{put_in}");
+        assert!(log_files(&story.records).trace_lines.contains("\"answered\""));
+    }
+
     #[test]
     fn what_tools_and_models_say_stays_on_its_line() {
         let (story, _) = hostile_story();

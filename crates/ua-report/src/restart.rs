@@ -40,7 +40,7 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
             "When this was written, every run named here had ended and there was nothing to resume. `ua status` shows how things stand now.",
         );
     }
-    if let Some(needs) = place.commands.needs() {
+    if let Some(needs) = place.commands.needs().filter(|_| !unfinished.is_empty()) {
         page.block(needs);
     }
     for run in unfinished.iter().take(UNFINISHED) {

@@ -592,7 +592,7 @@ pub fn left_as(run: &RunRecord, standing: &Standing, answers: Option<&str>) -> S
         (Standing::Answered, _) => {
             let words = answers.map_or_else(String::new, |words| format!(" ({words})"));
             answered = format!("was answered{words}, and not resumed,");
-            &answered
+            answered.as_str()
         }
         (Standing::Interrupted(_), _) => "was interrupted",
         (_, RunStatus::WaitingForHuman) => "is waiting for an answer",
