@@ -350,7 +350,7 @@ pub(crate) fn keep_lines(workspace: &Workspace, redactor: &Redactor, lines: &[Lo
 }
 
 /// The most that is read of a log, to see what stands in it.
-const MAX_LOG_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The same, without those that stand there: an answer is added when it is given, and whoever takes the run next has it among what happened meanwhile.
 pub(crate) fn keep_new_lines(workspace: &Workspace, redactor: &Redactor, mut lines: Vec<LogLine>) {
