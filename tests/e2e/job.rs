@@ -365,6 +365,17 @@ fn runs_are_kept_below_the_working_directory_unless_told_otherwise() {
     let elsewhere = env.arg("state/runs.db");
     let output = env.start_with(("UA_RUNTIME_DB_PATH", &elsewhere), &["job", &job, "--run-id", "r"]).wait().code(0);
     assert!(env.path("state/runs.db").exists() && !env.database_path().exists(), "{}", output.shown());
+    // Whoever forgets to name it is told where it is, and no other one is begun.
+    let words = [elsewhere.as_str(), "(UA_RUNTIME_DB_PATH)", "`export UA_RUNTIME_DB_PATH="];
+    for command in [&["resume", "r"][..], &["runs", "list"], &["job", &job]] {
+        env.run(command).refused(74, &words);
+    }
+    assert!(!env.database_path().exists());
+    let stops =
+        env.job(&json!({"budgets": {"max_turns": 1}}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
+    env.start_with(("UA_RUNTIME_DB_PATH", &elsewhere), &["job", &stops, "--run-id", "s"]).wait().code(75);
+    let page = env.read("root/RESTART.md");
+    assert!(page.contains(&format!("    UA_RUNTIME_DB_PATH={elsewhere} ua resume s --max-turns")), "{page}");
 }
 
 #[test]
