@@ -54,8 +54,8 @@ fn every_file_of_a_workspace_is_written_anew_from_the_database() {
         }
     }
     assert!(env.read("root/RESTART.md").contains("nothing to resume"));
-    // What a process kept of its run is not lost to the part of it that the database has, however often that is written; what is missing there of what the
-    // database has is put in.
+    // What a process kept of its run is not lost to the part of it that the database has, however often that is written; what is missing there of
+    // what the database has is put in.
     let (log, trace) = (workspace.join("run.log"), workspace.join("trace.jsonl"));
     let [whole, events_then] = [&log, &trace].map(|file| fs::read_to_string(file).unwrap());
     fs::write(&log, format!("{whole}what only the process knew\n")).unwrap();

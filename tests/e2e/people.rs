@@ -59,8 +59,8 @@ fn files_of(env: &TestEnv) -> Vec<(String, String)> {
     names.filter_map(text).collect()
 }
 
-/// Whatever is answered: no file of the run sends anybody to a question that has its answer, and all say the same of the run, also behind an export. Its
-/// logs have the answer at once, and once.
+/// Whatever is answered: no file of the run sends anybody to a question that has its answer, and all say the same of the run, also behind an export.
+/// Its logs have the answer at once, and once.
 #[test]
 fn no_file_of_an_answered_run_says_that_it_waits() {
     for (point, choice) in [

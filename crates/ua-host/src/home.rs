@@ -292,24 +292,20 @@ impl Home {
         // One that the next command would not know by itself is named, too.
         let is_known = self.root_is_named || self.roots.cannot_note().is_none();
         let commands = if self.is_default && is_known { Commands::default() } else { Commands::naming(&self.root) };
-        if self.is_on_a_server() {
-            commands.on_a_server()
-        } else if self.database_is_default {
-            commands
-        } else {
-            commands.in_database(&self.database)
-        }
+        self.in_its_database(commands, self.database_is_default)
     }
 
     /// The same for what is kept or sent away: whoever reads it may be in any folder, and on the phone.
     pub fn commands_from_anywhere(&self) -> Commands {
-        let commands = Commands::naming(&self.root);
-        if self.is_on_a_server() {
-            commands.on_a_server()
-        } else if self.database == self.root.join(DATABASE) {
-            commands
-        } else {
-            commands.in_database(&self.database)
+        self.in_its_database(Commands::naming(&self.root), self.database == self.root.join(DATABASE))
+    }
+
+    /// Commands that find the database as well, which whoever gives them knows already or not.
+    fn in_its_database(&self, commands: Commands, is_known: bool) -> Commands {
+        match (self.is_on_a_server(), is_known) {
+            (true, _) => commands.on_a_server(),
+            (false, true) => commands,
+            (false, false) => commands.in_database(&self.database),
         }
     }
 

@@ -1,8 +1,9 @@
 //! The files for people of runs that nobody drives: what a write from outside makes out of date, and who writes it again.
 //!
 //! A person's word changes the record of runs that have ended, and the answer to a question that of one that waits. Their files only repeat the
-//! record, so they are written behind it, and a process may die between the two. Whoever is about to write leaves a mark first and holds it while it lives; the mark goes once the files say what is
-//! recorded. One that nobody holds was left by a process that died, or that could not write the files: whoever comes next writes them.
+//! record, so they are written behind it, and a process may die between the two. Whoever is about to write leaves a mark first and holds it while it
+//! lives; the mark goes once the files say what is recorded. One that nobody holds was left by a process that died, or that could not write the
+//! files: whoever comes next writes them.
 //!
 //! One process at a time reads the record for this and writes the files, so what was read earlier never replaces what was read later.
 //! Proved by: this file's tests, and the end-to-end tests `corrections`, which kill at each of these places.
@@ -57,8 +58,8 @@ impl Due {
     }
 
     /// Behind the write: the files say what is recorded. Of a run that is open those alone are written that tell of a correction in its open
-    /// turn or of a question, and while nobody drives it: `held` is one whose lock this process has. A file that cannot be written leaves the mark to whoever
-    /// comes next.
+    /// turn or of a question, and while nobody drives it: `held` is one whose lock this process has. A file that cannot be written leaves the mark to
+    /// whoever comes next.
     ///
     /// # Errors
     /// The database cannot be read.

@@ -99,8 +99,8 @@ pub fn end_lines(run: &RunRecord) -> Vec<LogLine> {
     log.told()
 }
 
-/// The things that a log tells of, by what tells them apart. When they happened does not: a process notes a thing when it has done it, and its row has the
-/// moment in which it was stored.
+/// The things that a log tells of, by what tells them apart. When they happened does not: a process notes a thing when it has done it, and its row
+/// has the moment in which it was stored.
 #[derive(Debug, Default)]
 pub struct Told(BTreeSet<String>);
 
@@ -141,8 +141,8 @@ fn which(event: &str) -> Option<String> {
 /// What a process tells with what came of the call (`call_settled`).
 const TOLD_WITH_THE_CALL: &str = "attempt_ended";
 
-/// The two files of a run whose processes kept them, as `trace_lines` and `run_log`: all that stands in them, and what the rows tell besides, each line at
-/// its time. A process that was killed may have left lines out, and what was said while nobody drove the run nobody may have noted.
+/// The two files of a run whose processes kept them, as `trace_lines` and `run_log`: all that stands in them, and what the rows tell besides, each
+/// line at its time. A process that was killed may have left lines out, and what was said while nobody drove the run nobody may have noted.
 pub fn completed_logs(records: &RunRecords, trace_lines: &str, run_log: &str) -> LogFiles {
     let told = Told::in_trace(trace_lines);
     let mut lacks: Vec<(String, LogLine)> = Vec::new();

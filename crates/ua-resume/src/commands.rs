@@ -3,8 +3,8 @@
 //!
 //! A sentence says `ua answer q_1 approve` wherever it is made, however deep; it does not know in which folder. Whatever leaves the program for a
 //! person (a terminal, a hint, a page in a workspace, an alert) goes through [`Commands`] last, which does. So no sentence can forget it, and
-//! nothing but this file writes the flag behind a command, and the variable in front of it. What stands in double quotes is somebody else's, and stays as it is: what is asked about
-//! is what is sent.
+//! nothing but this file writes the flag behind a command, and the variable in front of it. What stands in double quotes is somebody else's, and
+//! stays as it is: what is asked about is what is sent.
 
 use std::borrow::Cow;
 use std::path::Path;

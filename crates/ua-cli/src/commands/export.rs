@@ -470,8 +470,8 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
 /// The most that is read of a log.
 const MAX_LOG_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// The logs of a run. Those that its processes kept have more than the database knows (why a request was tried again, what was counted), so they stay as they
-/// are, with what only the database knows put in at its time.
+/// The logs of a run. Those that its processes kept have more than the database knows (why a request was tried again, what was counted), so they stay
+/// as they are, with what only the database knows put in at its time.
 fn logs(kept_in: Option<&Workspace>, records: &RunRecords) -> LogFiles {
     let kept = |name: &str| {
         let text = kept_in?.folder().read(name, MAX_LOG_BYTES).ok()?;

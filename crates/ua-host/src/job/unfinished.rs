@@ -331,8 +331,8 @@ async fn as_the_next_worker_finds_it(store: &Database, entry: QueueEntry) -> Res
 }
 
 /// The first call with an effect of a run, or of one of its sub-agents, that was sent, and of which nobody knows what came of it. Of a run that has
-/// not ended its open turn is looked at. Of a task its sub-agent's calls say so, and what waits for the answer to a question of its own is no doubt, nor
-/// what a person has said of it.
+/// not ended its open turn is looked at. Of a task its sub-agent's calls say so, and what waits for the answer to a question of its own is no doubt,
+/// nor what a person has said of it.
 async fn doubt(store: &Database, run: &RunRecord) -> Result<Option<CallId>, HostError> {
     let has_ended = run.status.is_terminal();
     let below = tree::runs_below(store, &run.run_id).await?;
