@@ -536,7 +536,9 @@ pub async fn give(
         match &given {
             // Other runs of the lineage tell of a call that was settled, and the run and those above it of the answer.
             Ok(settled) if settled.is_empty() => due.make_tree(host.home(), store, &run.run_id).await?,
-            Ok(_) | Err(_) => due.make(host.home(), store, None).await?,
+            // What failed may be stored.
+            Ok(_) | Err(NotTaken::Store { .. } | NotTaken::Unsettled(_)) => due.make(host.home(), store, None).await?,
+            Err(_) => due.withdraw(),
         }
         if given.is_ok() {
             log_answers(host, store, &run).await?;
