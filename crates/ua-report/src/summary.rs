@@ -512,6 +512,17 @@ mod tests {
         );
         story.ends(RunStatus::WaitingForHuman, None, "x");
         assert_eq!(next(&story.records, None, false)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
+        // Once it is answered, nobody is sent to its questions.
+        let answered = |state| summary(&story, &[]).standing(&story.records, &Standing::Answered, state);
+        assert_eq!(answered(None).next[0], format!("ua resume {run}"));
+        let page = answered(None).to_markdown();
+        assert!(page.contains("- status: **answered**") && !page.contains("ua questions"), "{page}");
+        for state in [QueueState::Ready, QueueState::Parked, QueueState::Claimed] {
+            assert_eq!(answered(Some(state)).next[0], "ua queue list");
+            assert!(answered(Some(state)).left_to_a_worker.is_some());
+        }
+        let stored = Standing::Stored(RunStatus::WaitingForHuman, None);
+        assert_eq!(summary(&story, &[]).standing(&story.records, &stored, None), summary(&story, &[]));
         story.records.run.entrypoint = "library".to_owned();
         assert_eq!(next(&story.records, None, false)[..2], ["ua questions".to_owned(), format!("ua runs show {run}")]);
         story.records.run.entrypoint = "cli".to_owned();
