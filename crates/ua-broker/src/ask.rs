@@ -619,6 +619,7 @@ impl Connection {
                 is_given_up: call.resolution == Some(Resolution::Skipped),
                 may_have_happened: call.possible_effect == Some(PossibleEffect::Maybe),
                 was_doubted: was_doubted(&call),
+                was_unanswered: self.broker.unanswered.has(&id),
                 told_at,
                 is_held: live.as_ref().is_some_and(|live| live.is_held()),
                 is_withdrawn,

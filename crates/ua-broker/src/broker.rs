@@ -25,6 +25,7 @@ use crate::presence::Shown;
 use crate::promises::Promises;
 use crate::settings::{Entries, GatewayRules};
 use crate::sync::lock;
+use crate::unanswered::Unanswered;
 
 /// Of how many processes it is kept at least what their hooks said.
 const MOST_HOOKS: usize = 1_000;
@@ -91,6 +92,8 @@ pub struct Broker {
     pub(crate) promises: Promises,
     /// What clients gave up of which they were told nothing.
     pub(crate) dropped: Dropped,
+    /// Calls whose tool was told that nobody is there.
+    pub(crate) unanswered: Unanswered,
     /// What clients' own dialogues show.
     pub(crate) shown: Shown,
     /// Where it listens for clients over HTTP.
@@ -245,6 +248,7 @@ impl Broker {
             spent: Spent::default(),
             promises: Promises::default(),
             dropped: Dropped::default(),
+            unanswered: Unanswered::default(),
             shown: Shown::default(),
             address: Mutex::default(),
             taken: Mutex::default(),

@@ -79,6 +79,9 @@ impl Broker {
             }
             Err(why) => self.ended_without(why, &session, &call, &live, reply.as_ref()),
         };
+        if live.was_unanswered() {
+            self.unanswered.note(&call.call_id);
+        }
         self.live().remove(&call.call_id);
         live.state.send_replace(State::Over(Arc::new(ended)));
     }

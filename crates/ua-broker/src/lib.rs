@@ -57,6 +57,7 @@ mod subscriptions;
 mod sync;
 mod texts;
 mod turns;
+mod unanswered;
 mod upstream;
 mod wire;
 

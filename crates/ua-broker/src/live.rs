@@ -89,6 +89,8 @@ pub(crate) struct LiveCall {
     present: AtomicUsize,
     /// The connection of its tool server has gone.
     is_left_alone: AtomicBool,
+    /// Its tool asked for something, and was told that nobody is there.
+    was_unanswered: AtomicBool,
     /// Woken when somebody goes, whose answer or whose wait was counted on.
     left: Arc<Notify>,
 }
@@ -120,6 +122,7 @@ impl LiveCall {
             askers: AtomicUsize::new(0),
             present: AtomicUsize::new(0),
             is_left_alone: AtomicBool::new(false),
+            was_unanswered: AtomicBool::new(false),
             left: Arc::default(),
         });
         (live, turns.place(Standing::of(call)))
@@ -224,12 +227,26 @@ impl LiveCall {
         let (ask, answer) = Ask::of(requests);
         self.state.send_replace(State::Asks(ask.clone()));
         let answers = tokio::select! {
-            answers = answer => answers.unwrap_or_else(|_| ask.declined()),
-            () = self.nobody_for(&ask) => ask.declined(),
-            () = env.clock.sleep(INPUT_PATIENCE) => ask.declined(),
+            answers = answer => answers.ok(),
+            () = self.nobody_for(&ask) => None,
+            () = env.clock.sleep(INPUT_PATIENCE) => None,
         };
+        let answers = answers.unwrap_or_else(|| {
+            self.goes_unanswered();
+            ask.declined()
+        });
         self.state.send_replace(State::UnderWay);
         answers
+    }
+
+    /// Its tool is told that nobody is there whom it could ask.
+    pub(crate) fn goes_unanswered(&self) {
+        self.was_unanswered.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it was told so.
+    pub(crate) fn was_unanswered(&self) -> bool {
+        self.was_unanswered.load(Ordering::SeqCst)
     }
 
     /// The client of its tool server has gone: what the tool asks for from now on is nobody's to answer, unless somebody else waits for it.

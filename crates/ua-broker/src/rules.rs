@@ -152,6 +152,8 @@ pub struct Seen {
     /// For one that succeeded, whether nobody knew until a person said so, or a probe did. In doubt it was anybody's call in the project who asked for
     /// it; so it is until one of them is told how the doubt ended.
     pub was_doubted: bool,
+    /// Whether its tool asked for something when nobody was there any more.
+    pub was_unanswered: bool,
     /// When this family was last told that the same call again returns what came of it, as far as this process knows.
     pub told_at: Option<Timestamp>,
     /// Whether this process has it under way.
@@ -429,6 +431,8 @@ impl Seen {
         let left = left.map(|arrival| arrival.arrived_at).max();
         let is_unread = left.is_some_and(|left| had.is_none_or(|had| left > had));
         let is_anybodys = !asked.is_declared && !self.is_known_to_family() && !self.is_meant_as_another(asked);
+        // What was answered in its client's place is not what that one wanted.
+        let is_anybodys = is_anybodys && !self.was_unanswered;
         is_unread && is_anybodys && self.happened() && self.live == Live::No
     }
 

@@ -4,10 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use ua_core::Env;
 use ua_files::{Folder, Kind};
 use ua_llm::ModelRequest;
 use ua_mcp::ShimArgs;
@@ -24,6 +26,9 @@ const MCP_CONFIG: &str = "mcp.json";
 const LOG: &str = "claude.stderr.log";
 /// The most of its error output that is read: 1 MiB.
 const MOST_READ: u64 = 1024 * 1024;
+
+/// How long its last words are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How much of its last error output is quoted.
 const QUOTED_LINES: usize = 5;
@@ -143,6 +148,14 @@ impl Live {
             tracing::debug!(line, "claude wrote something that is no event");
         }
         Ok(None)
+    }
+
+    /// Waits for its end, which it has come to as far as it can be heard. Its last words come through its shim, which ends behind them.
+    pub(crate) async fn ends(&mut self, env: &Env) {
+        tokio::select! {
+            _ended = self.child.wait() => {}
+            () = env.clock.sleep(LAST_WORDS) => {}
+        }
     }
 
     /// The last lines it wrote to its standard error, on one line.

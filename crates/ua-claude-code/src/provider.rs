@@ -54,8 +54,13 @@ impl ClaudeCode {
             Start::Resume(_) | Start::Fork(_) => prompt::for_session(&request.messages),
             Start::Fresh => prompt::for_fresh_session(&request.messages),
         };
-        live.tell(&told).await.map_err(|error| not_reached(&live, &error))?;
-        Ok(live)
+        match live.tell(&told).await {
+            Ok(()) => Ok(live),
+            Err(error) => {
+                live.ends(&config.clock).await;
+                Err(not_reached(&live, &error))
+            }
+        }
     }
 
     /// The sessions that a process may begin in, the best one first; the last one is always to be had.
@@ -134,7 +139,10 @@ impl ClaudeCode {
             };
             let event = match event {
                 Ok(Some(event)) => event,
-                Ok(None) if !asked => return Err(not_reached(live, &io::ErrorKind::UnexpectedEof.into())),
+                Ok(None) if !asked => {
+                    live.ends(&self.config.clock).await;
+                    return Err(not_reached(live, &io::ErrorKind::UnexpectedEof.into()));
+                }
                 Ok(None) => return Err(LlmError::Cut { text_bytes, source: None }),
                 Err(error) => return Err(LlmError::Cut { text_bytes, source: Some(error.into()) }),
             };

@@ -334,7 +334,7 @@ fn json_problem(text: &str) -> Option<String> {
         Ok(value) => value,
         Err(error) => return Some(format!("it is no JSON: {error}")),
     };
-    if value.get("hooks").is_some() {
+    if value.get("hooks").is_some() || value.get("permissions").is_some() {
         // Settings of a client.
         return None;
     }

@@ -271,6 +271,7 @@ impl World {
             is_given_up: false,
             may_have_happened: true,
             was_doubted: false,
+            was_unanswered: false,
             told_at,
             live,
             is_held: false,

@@ -37,6 +37,7 @@ fn seen(id: &str, status: CallStatus) -> Seen {
         is_given_up: false,
         may_have_happened: false,
         was_doubted: false,
+        was_unanswered: false,
         told_at: None,
         live: Live::No,
         is_held: false,
@@ -455,6 +456,12 @@ fn each_rule_has_its_rows() {
             Ruling::New,
         ),
         ("… a shell", shell, vec![left(c(Succeeded))], Ruling::New),
+        (
+            "… what its tool asked for was answered in its place",
+            append("b"),
+            vec![Seen { was_unanswered: true, ..left(c(Succeeded)) }],
+            Ruling::New,
+        ),
         ("… and says as little of itself as this one", append("b"), vec![left_untold(c(Succeeded))], ask(Asks::Unread)),
         (
             "… and a person let another one go out for it",
@@ -724,7 +731,8 @@ prop_compose! {
         let [is_family, is_same_server, is_left_behind, is_given_up, may_have_happened, is_held, has_effect, was_doubted] = flags;
         Seen {
             call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_of_client: is_of_client || is_family, is_same_server,
-            is_left_behind, has_effect, status, is_given_up, may_have_happened, was_doubted, told_at: None, live, is_held,
+            is_left_behind, has_effect, status, is_given_up, may_have_happened, was_doubted,
+            was_unanswered: false, told_at: None, live, is_held,
             is_withdrawn: is_withdrawn && live == Live::No && status == CallStatus::Prepared,
             arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged, earlier)| SeenArrival {
                 arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family, is_of_client: is_of_client || is_family,
