@@ -67,6 +67,8 @@ pub mod selectors;
 pub mod servers;
 pub mod session;
 pub mod settings;
+#[cfg(test)]
+mod share;
 mod spans;
 pub mod standing;
 mod standpoint;

@@ -18,6 +18,7 @@ use ua_store_sqlite::{SqliteStore, holds_nothing, is_copy, left_of};
 use super::{DATABASE, Home};
 use crate::error::HostError;
 use crate::forgotten::TWO_COPIES;
+use crate::hint::{Word, text};
 use ua_core::{PrintedCommand, ShowPath as _};
 
 /// What to do where the runs of a root are on a server that was not named.
@@ -69,11 +70,11 @@ impl Home {
                 self.root.shown(),
                 other.shown()
             ))
-            .hint(format!(
-                "{} and give the command again; for new runs, {}; nothing was changed",
-                how.in_code(),
-                self.another_database()
-            )),
+            .hint([
+                text(format!("{} and ", how.in_code())),
+                Word::Again,
+                text(format!("; for new runs, {}; nothing was changed", self.another_database())),
+            ]),
         )
     }
 

@@ -206,6 +206,9 @@ fn a_client_that_writes_all_of_its_file_has_it_without_the_gateway() {
             for (what, change) in CHANGES {
                 // Each order meets each change, each style before and each behind.
                 all += 1;
+                if !crate::share::has(all) {
+                    continue;
+                }
                 for order in [&ORDERS[all % ORDERS.len()], &ORDERS[(all / CHANGES.len()) % ORDERS.len()]] {
                     let rewrite = |text: &str| {
                         let mut told = told(text);
@@ -225,7 +228,7 @@ fn a_client_that_writes_all_of_its_file_has_it_without_the_gateway() {
             }
         }
     }
-    assert!(all > 500 && exact > 900, "{all} {exact}");
+    assert!(all > 500 && exact > 900 / crate::share::of() - 20, "{all} {exact}");
 }
 
 const TOML: &str = "# top\nmodel = \"x\"  # c\nstarts = 5\n\n[mcp_servers.mail] # m\ncommand = 'python3' # p\nargs = [\n  \"a\", # one\n  'b', \"c\",\n]\nstartup_timeout_sec = 9\n\n[mcp_servers.mail.env]\nK = \"v\"\n\n[mcp_servers.bare]\ncommand = 'x'\n\n[mcp_servers.patient]\ncommand = \"y\"\nargs = [ \"--\",  \"--url\" ]\ntool_timeout_sec = 3600\n\n[mcp_servers.none]\nargs = []\ncommand = \"z\"\n\n[mcp_servers.web]\nurl = \"https://x.example.com/mcp\"\nbearer_token_env_var = \"TOK\" # t\n\n[mcp_servers.plain]\nurl = \"https://y.example.com/mcp\"";
@@ -258,11 +261,14 @@ fn what_is_typed_is_put_back_to_the_byte_whatever_its_line_ends() {
                     let change = |text: &str| change(text).replace("\r\n", "\n").replace('\n', line_end);
                     for order in &ORDERS {
                         for each in [true, false] {
+                            all += 1;
+                            if !crate::share::has(all) {
+                                continue;
+                            }
                             let ins = if each { order.0.len() } else { 1 };
                             let wanted = (0..ins).fold(before.clone(), |text, _| change(&text));
                             let made = after(name, &before, order, each, &change);
                             assert_eq!(made, wanted, "{name} {number} {order:?} {each} {line_end:?} {end:?}");
-                            all += 1;
                         }
                     }
                 }
