@@ -19,6 +19,8 @@ type Answers = oneshot::Sender<Option<Map<String, Value>>>;
 pub(crate) struct Ask {
     pub(crate) requests: Map<String, Value>,
     is_taken: AtomicBool,
+    /// Whoever took it has gone without an answer.
+    is_left: AtomicBool,
     /// How many were told to come back with the answers, and did not yet.
     expected: AtomicUsize,
     reply: Mutex<Option<Answers>>,
@@ -28,8 +30,8 @@ impl Ask {
     /// These requests, and where the answers to them come.
     pub(crate) fn of(requests: Map<String, Value>) -> (Arc<Self>, oneshot::Receiver<Option<Map<String, Value>>>) {
         let (reply, answer) = oneshot::channel();
-        let (is_taken, expected) = (AtomicBool::new(false), AtomicUsize::new(0));
-        (Arc::new(Self { requests, is_taken, expected, reply: Mutex::new(Some(reply)) }), answer)
+        let (is_taken, is_left, expected) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
+        (Arc::new(Self { requests, is_taken, is_left, expected, reply: Mutex::new(Some(reply)) }), answer)
     }
 
     /// Takes it, if nobody did.
@@ -40,6 +42,11 @@ impl Ask {
     /// Whether somebody answers it, or did.
     pub(crate) fn is_taken(&self) -> bool {
         self.is_taken.load(Ordering::Acquire)
+    }
+
+    /// Whether whoever took it has gone without an answer.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
     }
 
     /// Whether somebody was told to come back with the answers.
@@ -116,6 +123,9 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        // Noted before it is said: whoever hears it looks.
+        let was_left = lock(&self.0.reply).is_some();
+        self.0.is_left.fetch_or(was_left, Ordering::AcqRel);
         self.say(self.0.declined());
     }
 }

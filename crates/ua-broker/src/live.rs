@@ -227,7 +227,7 @@ impl LiveCall {
         let (ask, answer) = Ask::of(requests);
         self.state.send_replace(State::Asks(ask.clone()));
         let answers = tokio::select! {
-            answers = answer => answers.ok(),
+            answers = answer => answers.ok().filter(|_| !ask.is_left()),
             () = self.nobody_for(&ask) => None,
             () = env.clock.sleep(INPUT_PATIENCE) => None,
         };

@@ -376,6 +376,7 @@ mod tests {
         let other = LateFile::at("other.log".into()).with_room();
         let refused = other.make_room().await.unwrap_err();
         assert!(refused.contains("has no room for the answer"), "{refused}");
+        drop(filler);
         std::fs::remove_file("filler").unwrap();
         other.make_room().await.unwrap();
         eprintln!("it was full");
