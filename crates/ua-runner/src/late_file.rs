@@ -106,12 +106,12 @@ impl LateFile {
             let has_room = found.blocks() * BLOCK >= found.len() + LEAST_ROOM;
             if has_room { Ok(()) } else { reserve(&file, found.len()) }
         });
-        taken.or_else(|error| match Errno::from_io_error(&error) {
-            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(error),
-            _ => {
-                tracing::debug!(path = %self.path.shown(), %error, "no room is kept for answers");
-                Ok(())
+        taken.or_else(|error| {
+            if matches!(Errno::from_io_error(&error), Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) {
+                return Err(error);
             }
+            tracing::debug!(path = %self.path.shown(), %error, "no room is kept for answers");
+            Ok(())
         })
     }
 

@@ -43,7 +43,7 @@
 //!   others over MCP, or the built-in ones.
 //! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
 //! - [`Error`]: why a step could not be driven. How it went is never an error.
-//! - [`types`]: names of what stands in the fields of these; [`crates`]: what all of it is put together out of.
+//! - [`types`]: names of what is in the fields of these; [`crates`]: what all of it is put together out of.
 //!
 //! # What it needs
 //!
@@ -118,7 +118,7 @@ pub mod crates {
     pub use {ua_classify, ua_core, ua_dispatch, ua_llm, ua_runner, ua_store};
 }
 
-/// Names of what stands in the fields and functions of the names above: what [`Error`], [`RunRecord`], [`QuestionRecord`], [`RunEvent`] and the like
+/// Names of what is in the fields and functions of the names above: what [`Error`], [`RunRecord`], [`QuestionRecord`], [`RunEvent`] and the like
 /// have in them, and the traits behind [`Model::of`], [`Step::transport`] and [`Runs::over`]. What is in these types is as it is stored and done, and
 /// may change with any version, like the [`crates`] that define them.
 pub mod types {
