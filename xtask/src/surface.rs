@@ -436,9 +436,9 @@ impl Item {
             if inner.starts_with("pub const ")
                 && !is_function
                 && is_long
-                && let Some((declared, _)) = member.split_once(" = ")
+                && let Some(declared) = member.find(" = ")
             {
-                member = declared.to_owned();
+                member.truncate(declared);
             }
             if let Some(needs) = needs {
                 let _infallible = write!(member, "  {needs}");

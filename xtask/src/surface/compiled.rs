@@ -166,7 +166,7 @@ impl Documented {
                 && !found.is_synthetic
                 && found.blanket_impl.is_none()
             {
-                self.of_impl(found, &item.id, &mut facts);
+                self.of_impl(found, item.id, &mut facts);
             }
         }
         Ok(facts)
@@ -179,8 +179,8 @@ impl Documented {
     }
 
     /// What an impl says of a type: its functions, or its trait.
-    fn of_impl(&self, found: &Impl, id: &Id, facts: &mut Facts) {
-        let is_of_it = matches!(&found.for_, Type::ResolvedPath(path) if path.id == *id);
+    fn of_impl(&self, found: &Impl, id: Id, facts: &mut Facts) {
+        let is_of_it = matches!(&found.for_, Type::ResolvedPath(path) if path.id == id);
         let Some(of) = &found.trait_ else {
             if is_of_it {
                 for member in found.items.iter().filter_map(|id| self.0.index.get(id)) {
@@ -197,7 +197,7 @@ impl Documented {
         let name = last(&of.path);
         let is_text_of_it = name == "From"
             && word_of(&found.for_) == "String"
-            && arguments.iter().any(|of| matches!(of, Type::ResolvedPath(path) if path.id == *id));
+            && arguments.iter().any(|of| matches!(of, Type::ResolvedPath(path) if path.id == id));
         if (is_of_it || is_text_of_it) && name != UNNAMEABLE {
             let target = if is_of_it { String::new() } else { format!(" for {}", word_of(&found.for_)) };
             let arguments: Vec<String> = arguments.iter().map(|argument| word_of(argument)).collect();
