@@ -585,8 +585,8 @@ mod tests {
             lines
         };
         let without = |text: &str, left_out: usize| {
-            let lines = text.lines().enumerate().filter(|(number, _)| *number != left_out);
-            lines.map(|(_, line)| format!("{line}\n")).collect::<String>()
+            let lines = text.split_inclusive('\n').enumerate().filter(|(number, _)| *number != left_out);
+            lines.map(|(_, line)| line).collect::<String>()
         };
         let mut put_in = 0;
         for (number, event) in whole.trace_lines.lines().enumerate() {

@@ -500,7 +500,7 @@ async fn a_server_that_turns_a_call_away_is_not_believed_without_a_policy_and_ne
 /// Tools of a server that has been silent for long, until it is looked at.
 struct Silent {
     tools: Arc<dyn ToolTransport>,
-    is_silent: Arc<AtomicBool>,
+    is_quiet: Arc<AtomicBool>,
     /// What was made ready, and what was sent, in order.
     done: Arc<Mutex<Vec<&'static str>>>,
 }
@@ -516,7 +516,7 @@ impl ToolTransport for Silent {
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
-        self.is_silent.store(false, Ordering::SeqCst);
+        self.is_quiet.store(false, Ordering::SeqCst);
         self.done.lock().unwrap().push("looked at");
         self.tools.ready(server).await
     }
@@ -526,7 +526,7 @@ impl ToolTransport for Silent {
     }
 
     fn is_silent(&self, _server: &str) -> bool {
-        self.is_silent.load(Ordering::SeqCst)
+        self.is_quiet.load(Ordering::SeqCst)
     }
 
     fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
@@ -553,7 +553,7 @@ async fn a_server_that_was_silent_is_looked_at_before_a_call_that_may_not_simply
         let done = Arc::default();
         let silent = Silent {
             tools: shop.step.agent.tools.clone(),
-            is_silent: Arc::new(AtomicBool::new(true)),
+            is_quiet: Arc::new(AtomicBool::new(true)),
             done: Arc::clone(&done),
         };
         shop.step.agent.tools = Arc::new(silent);
