@@ -144,9 +144,11 @@ impl Connection {
         if let Some(taken) = ask.take() {
             let connection = self.clone();
             self.spawn(async move {
-                let answers =
-                    if can { connection.asked_on_the_connection(taken.ask()).await } else { taken.ask().declined() };
-                taken.answer(answers);
+                let answers = if can { connection.asked_on_the_connection(taken.ask()).await } else { None };
+                // Dropped, it says that nobody is there.
+                if answers.is_some() {
+                    taken.answer(answers);
+                }
             });
         }
         None
@@ -162,15 +164,13 @@ impl Connection {
         Some(state)
     }
 
+    /// What the client's own dialogue answers; `None` when one of it has no answer.
     async fn asked_on_the_connection(&self, ask: &Ask) -> Option<Map<String, Value>> {
         let mut answers = Map::new();
         for (name, request) in &ask.requests {
             let method = request["method"].as_str().unwrap_or_default();
             let params = request.get("params").cloned().unwrap_or_else(|| json!({}));
-            match self.ask_client(method, params, std::future::pending()).await {
-                Some(answer) => drop(answers.insert(name.clone(), answer)),
-                None => return ask.declined(),
-            }
+            answers.insert(name.clone(), self.ask_client(method, params, std::future::pending()).await?);
         }
         Some(answers)
     }
