@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use ua_classify::Classifier;
@@ -137,6 +138,8 @@ pub(crate) struct Connected {
     pub(crate) streams: usize,
     /// Whether its client may have gone: over HTTP nobody says so.
     pub(crate) is_away: bool,
+    /// Whether its requests stand for themselves: it has no connection that could be gone.
+    pub(crate) stands_alone: bool,
 }
 
 /// How somebody is connected.
@@ -306,18 +309,32 @@ impl Broker {
     }
 
     /// Whether the client of a session is connected. One over HTTP that has no stream is not where it may have gone, or where the stream ended on
-    /// which it waited for an answer: `is_unanswered`, it has none to a call that is over.
+    /// which it waited for an answer: `is_unanswered`, it has none to a call that is over. Of one whose requests stand for themselves nobody can say
+    /// that it has gone.
     pub(crate) fn is_here(&self, session: &RunId, is_unanswered: bool) -> bool {
         let connected = self.connected();
         let mut of_session = connected.values().filter(|connected| connected.runs.contains(session));
         of_session.any(|connected| match connected.way {
             Way::Bridge => true,
-            Way::Http => connected.streams > 0 || !(connected.is_away || is_unanswered),
+            Way::Http => connected.stands_alone || connected.streams > 0 || !(connected.is_away || is_unanswered),
         })
     }
 
     pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<CallId, Arc<LiveCall>>> {
         lock(&self.live)
+    }
+
+    /// What is under way at a tool server.
+    pub(crate) fn live_of(&self, holder: &RunId) -> Vec<Arc<LiveCall>> {
+        self.live().values().filter(|live| live.holder == *holder).cloned().collect()
+    }
+
+    /// A request of a tool server is answered in the place of a client that has gone. Which of its calls it asks for it does not say; what it may
+    /// find out without anybody's word is none of it.
+    pub(crate) fn answers_in_place(&self, holder: &RunId, request: &Value) {
+        if !matches!(request["method"].as_str(), Some("ping" | "roots/list")) {
+            self.live_of(holder).iter().for_each(|live| live.goes_unanswered());
+        }
     }
 
     pub(crate) fn connected(&self) -> MutexGuard<'_, HashMap<String, Connected>> {

@@ -229,11 +229,8 @@ impl Connection {
     pub(crate) async fn nobody_is_there(&self) {
         lock(&self.asks).clear();
         let open: Vec<Value> = std::mem::take(&mut *lock(&self.asked_by_server)).into_values().collect();
-        // The server does not say for which of its calls it asks.
-        if !open.is_empty() {
-            self.live_calls().iter().for_each(|live| live.goes_unanswered());
-        }
         for request in open {
+            self.broker.answers_in_place(self.upstream.holder(), &request);
             self.upstream.answer_for_nobody(&request).await;
         }
     }
@@ -247,13 +244,7 @@ impl Connection {
 
     /// What calls of its tool server ask is for those alone who wait for them, or were told to come back.
     pub(crate) fn leave_alone(&self) {
-        self.live_calls().iter().for_each(|live| live.leave_alone());
-    }
-
-    /// What is under way at its tool server.
-    fn live_calls(&self) -> Vec<Arc<LiveCall>> {
-        let live = self.broker.live();
-        live.values().filter(|live| live.holder == *self.upstream.holder()).cloned().collect()
+        self.broker.live_of(self.upstream.holder()).iter().for_each(|live| live.leave_alone());
     }
 
     /// Whether this client's own dialogue may be asked a question about a call.

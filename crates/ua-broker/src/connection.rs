@@ -157,6 +157,13 @@ impl Connection {
         *shown = Connected { server, client, project, identity, parent, way, ..std::mem::take(shown) };
     }
 
+    /// Notes that its client's requests stand for themselves.
+    pub(crate) fn shows_alone(&self) {
+        if let Some(shown) = self.broker.connected().get_mut(&self.hello.bridge) {
+            shown.stands_alone = true;
+        }
+    }
+
     /// Its client has a stream open, or has it open no more.
     pub(crate) fn shows_stream(&self, is_open: bool) {
         if let Some(shown) = self.broker.connected().get_mut(&self.hello.bridge) {
@@ -541,11 +548,12 @@ impl Connection {
             session.flush().await;
         }
         let (upstream, from_server) = (self.upstream.clone(), self.from_server.clone());
+        let broker = self.broker.clone();
         drop(self);
         tokio::spawn(async move {
             tokio::select! {
                 () = upstream.idle() => {}
-                () = upstream.answer_all_for_nobody(&from_server) => {}
+                () = upstream.answer_all_for_nobody(&from_server, |asks| broker.answers_in_place(upstream.holder(), asks)) => {}
             }
             upstream.shut_down().await;
         });

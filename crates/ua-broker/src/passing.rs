@@ -107,6 +107,7 @@ impl Connection {
                 // Of a client that reads nothing, nothing more is asked.
                 let id = if self.reads() { self.asked_as(&message) } else { None };
                 let Some(id) = id else {
+                    self.broker.answers_in_place(self.upstream.holder(), &message);
                     self.upstream.answer_for_nobody(&message).await;
                     continue;
                 };

@@ -165,11 +165,16 @@ impl Upstream {
         self.tell(&Aside::Answer(Answer::new(request["id"].clone(), outcome))).await;
     }
 
-    /// The same with whatever it asks from now on.
-    pub(crate) async fn answer_all_for_nobody(&self, from_server: &AsyncMutex<QueueReceiver<Value>>) {
+    /// The same with whatever it asks from now on; `answers` hears of it before.
+    pub(crate) async fn answer_all_for_nobody(
+        &self,
+        from_server: &AsyncMutex<QueueReceiver<Value>>,
+        answers: impl Fn(&Value),
+    ) {
         let mut from_server = from_server.lock().await;
         while let Some(message) = from_server.next().await {
             if message.get("id").is_some() {
+                answers(&message);
                 self.answer_for_nobody(&message).await;
             }
         }

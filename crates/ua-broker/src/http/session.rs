@@ -171,6 +171,9 @@ impl HttpSession {
     fn opened(self: &Arc<Self>, _streams: &mut Streams, log: Arc<Log>, place: usize) -> Reader {
         self.open.fetch_add(1, Ordering::AcqRel);
         self.connection.shows_stream(true);
+        if self.is_stateless {
+            self.connection.shows_alone();
+        }
         log.opens();
         if let Some(request) = &log.request {
             self.connection.open.listens(request, true);
