@@ -1345,7 +1345,7 @@ fn nothing_that_may_have_happened_is_sent_without_a_key_a_probe_or_a_word() {
 #[test]
 fn a_name_of_a_server_makes_no_other_call_of_it() {
     let mut found = BTreeMap::new();
-    for case in share_of_cases().into_iter().filter(|case| case.beside != case.beside.under_one_name()) {
+    for case in cases().into_iter().filter(|case| case.beside != case.beside.under_one_name()) {
         let verdict = case.verdict();
         assert_eq!(verdict, Case { beside: case.beside.under_one_name(), ..case }.verdict(), "{case:?}");
         let as_two = case.decided_of(|view, _| view.renamed.clear(), name);
@@ -1514,7 +1514,7 @@ fn a_question_whose_reason_does_not_hold_any_more_is_taken_back() {
     // Other calls beside it matter here as far as one may have had the effect since.
     let matters = |case: &Case| matches!(case.beside, Beside::Nothing | Beside::Rival) || case.is_news();
     let of_it = |case: &Case| case.stand == S::Unknown && case.about == About::Itself && matters(case);
-    for case in share_of_cases().into_iter().filter(of_it) {
+    for case in cases().into_iter().filter(of_it) {
         for against in Against::ALL.iter().copied() {
             // With an answer it is no question any more, whatever is so.
             let is_open = case.said == PersonAnswer::Nothing;
