@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, eventually, ua_program, until};
 
@@ -86,7 +86,7 @@ impl Terminal {
     /// Sends the process a signal.
     pub(super) fn signal(&self, signal: Signal) {
         let id = self.child.process_id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("a process");
-        kill_process(id, signal).expect("send a signal");
+        ua_e2e::send(id, signal);
     }
 
     pub(super) fn text(&self) -> String {

@@ -30,6 +30,6 @@ pub use database::Database;
 pub use kill_points::{ENDS_WITH, parts};
 pub use model::Model;
 pub use poll::{eventually, until, until_or_tell};
-pub use process::{Live, Output};
+pub use process::{Live, Output, send};
 pub use program::{ua_pdf_program, ua_program};
 pub use world::TestEnv;

@@ -7,7 +7,7 @@ use std::process::{Child, ExitStatus};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
 
-use crate::poll::eventually;
+use crate::poll::{eventually, until};
 
 /// A process that is still at work; it is killed when this is dropped.
 #[derive(Debug)]
@@ -25,6 +25,28 @@ pub struct Output {
     pub stdout: String,
     /// Its standard error.
     pub stderr: String,
+}
+
+/// Sends a signal to a process. Behind one that stops it, none of its threads is at work any more: until they have noticed, one may begin a write
+/// and stand still with its lock.
+///
+/// # Panics
+///
+/// When the process is gone.
+pub fn send(process: Pid, signal: Signal) {
+    kill_process(process, signal).unwrap_or_else(|e| panic!("signal the process: {e}"));
+    if signal == Signal::STOP {
+        until("the process to stand still", || stands_still(process));
+    }
+}
+
+fn stands_still(process: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap_or_else(|e| panic!("{e}"));
+    threads.filter_map(Result::ok).all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // One that ended meanwhile is at no work either.
+        stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['T', 't', 'Z', 'X']))
+    })
 }
 
 impl Live {
@@ -50,7 +72,7 @@ impl Live {
     ///
     /// When the process is gone.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).unwrap_or_else(|e| panic!("signal the process: {e}"));
+        send(self.pid(), signal);
     }
 
     /// Sends a signal to the process group, as Ctrl-C in a terminal does.
