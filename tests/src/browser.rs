@@ -1,5 +1,6 @@
 //! A real browser without a window, to look at a page as a person's browser would make it.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +13,10 @@ const PLACES: [&str; 6] = [
     "/usr/local/bin/chromium",
     "/snap/bin/chromium",
 ];
+
+/// The variables by which somebody asks for pages to be looked at: the nightly lanes, and whoever compares or takes pictures. Then a machine
+/// without a browser is a failure.
+const ASKED_FOR_BY: [&str; 2] = ["UA_NEED_CHROMIUM", "UA_PICTURES"];
 
 /// What a window has besides the page.
 const WINDOW: u32 = 140;
@@ -44,10 +49,26 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// The browser of this machine; `None` when it has none. `folder` is for its profile.
+    /// The browser of this machine; `None` when it has none, and the test looks at no page. `folder` is for its profile.
+    ///
+    /// # Panics
+    ///
+    /// When there is none and somebody asked for pages to be looked at.
     pub fn find(folder: &Path) -> Option<Self> {
-        let program = PLACES.iter().map(PathBuf::from).find(|place| place.exists())?;
-        Some(Self { program, profile: folder.join("browser") })
+        if let Some(program) = PLACES.iter().map(PathBuf::from).find(|place| place.exists()) {
+            return Some(Self { program, profile: folder.join("browser") });
+        }
+        let asked_for_by = ASKED_FOR_BY.into_iter().find(|name| std::env::var_os(name).is_some());
+        match without_a_browser(asked_for_by) {
+            Ok(skipped) => {
+                let test = std::thread::current().name().unwrap_or("a test").to_owned();
+                // Past whatever captures the output of a test that passes.
+                let told = std::io::stderr().write_all(format!("SKIPPED {test}: {skipped}\n").as_bytes());
+                told.unwrap_or_else(|e| panic!("say that {test} was skipped: {e}"));
+                None
+            }
+            Err(failed) => panic!("{failed}"),
+        }
     }
 
     /// Opens a file, scrolled to `fragment` when it is not empty.
@@ -149,5 +170,28 @@ impl Page {
         let head: String = self.drawn().chars().take(400).collect();
         assert!(self.dom.contains("data-ready=\"true\"") && self.dom.contains("data-errors=\"0\""), "{head}");
         assert_eq!(self.console, [""; 0]);
+    }
+}
+
+/// Why no page can be looked at: what a test that is skipped says, or, if `asked_for_by` asked for it, what it fails with.
+fn without_a_browser(asked_for_by: Option<&str>) -> Result<String, String> {
+    let why = "no Chromium on this machine (`apt-get install chromium`)";
+    match asked_for_by {
+        None => Ok(format!("{why}, so no page was looked at")),
+        Some(name) => Err(format!("{why}, and {name} asks for pages to be looked at")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_a_browser_fails_only_those_who_asked_for_pages() {
+        let why = "no Chromium on this machine (`apt-get install chromium`)";
+        assert_eq!(without_a_browser(None), Ok(format!("{why}, so no page was looked at")));
+        for name in ASKED_FOR_BY {
+            assert_eq!(without_a_browser(Some(name)), Err(format!("{why}, and {name} asks for pages to be looked at")));
+        }
     }
 }
