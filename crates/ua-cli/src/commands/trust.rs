@@ -339,6 +339,9 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
             print(format!("\n{} changed: {why}\n  {again}   asks about it again\n", named(row)))?;
         }
     }
+    if rows.iter().any(|row| row.state == "gone") {
+        tell("what is gone is no longer where it was trusted; `ua trust --revoke FILE` removes it from this list");
+    }
     Ok(OK)
 }
 
