@@ -34,6 +34,15 @@ const MAY_DIFFER: u32 = 40;
 /// A sample is looked for this many samples around its place: another browser draws a line of text a little higher or wider.
 const NEAR: u32 = 1;
 
+/// The browser of this machine. Where there is none the test says so and shows nothing.
+fn browser(env: &TestEnv) -> Option<Browser> {
+    let found = Browser::find(&env.path("home"));
+    if found.is_none() {
+        eprintln!("SKIPPED: no Chromium on this machine, so no page was looked at (`apt-get install chromium`)");
+    }
+    found
+}
+
 /// The timeline of a run that was killed, asked a person and succeeded; its rows are committed, so that each page is the same.
 fn timeline(env: &TestEnv) -> PathBuf {
     let file = workspace_root().join("fixtures/pictures/run.json");
@@ -193,21 +202,21 @@ fn missing_in(one: &GrayImage, other: &GrayImage) -> f64 {
 #[test]
 fn the_timeline_is_whole_on_a_desktop_and_on_a_phone_and_looks_as_it_did() {
     let env = env();
-    let Some(browser) = Browser::find(&env.path("home")) else { return };
+    let Some(browser) = browser(&env) else { return };
     look_at(&env, &browser, "timeline", &timeline(&env));
 }
 
 #[test]
 fn a_report_is_whole_on_a_desktop_and_on_a_phone_and_looks_as_it_did() {
     let env = env().with_pdf();
-    let Some(browser) = Browser::find(&env.path("home")) else { return };
+    let Some(browser) = browser(&env) else { return };
     look_at(&env, &browser, "report", &report(&env));
 }
 
 #[test]
 fn a_broken_page_is_another_picture_and_one_in_another_font_is_not() {
     let env = env();
-    let Some(browser) = Browser::find(&env.path("home")) else { return };
+    let Some(browser) = browser(&env) else { return };
     let page = timeline(&env);
     let whole = fs::read_to_string(&page).unwrap();
     let picture_of = |more: &str, screen: Screen| {

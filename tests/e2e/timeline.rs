@@ -13,6 +13,15 @@ use ua_testkit::workspace_root;
 
 use super::env;
 
+/// The browser of this machine. Where there is none the test says so and shows nothing.
+fn browser(env: &TestEnv) -> Option<Browser> {
+    let found = Browser::find(&env.path("home"));
+    if found.is_none() {
+        eprintln!("SKIPPED: no Chromium on this machine, so no page was looked at (`apt-get install chromium`)");
+    }
+    found
+}
+
 fn timeline(env: &TestEnv, run: &str) -> PathBuf {
     let output = env.run(&["runs", "export", run, "--html"]).code(0);
     let file = PathBuf::from(output.stdout.trim());
@@ -34,7 +43,7 @@ fn a_killed_and_resumed_research_job_is_drawn_row_by_row() {
     let file = timeline(&env, "research");
     // Looking at a run changes nothing about it, and a page is no file that a tool made.
     assert_eq!(env.effects(), [1, 1, 1, 0]);
-    let Some(browser) = Browser::find(&env.path("home")) else { return };
+    let Some(browser) = browser(&env) else { return };
     let page = browser.open(&file, "");
     page.is_well();
     assert_eq!(page.count("data-call"), number(&env, "SELECT count(*) FROM tool_calls"));
@@ -69,7 +78,7 @@ fn what_tools_and_models_say_stays_text_in_the_browser() {
     let file = timeline(&env, "r");
     let html = fs::read_to_string(&file).unwrap();
     assert!(!html.contains("<img") && !html.contains(['\u{1b}', '\u{202e}', '\u{2028}']));
-    let Some(browser) = Browser::find(&env.path("home")) else { return };
+    let Some(browser) = browser(&env) else { return };
     let question = number(&env, "SELECT count(*) FROM questions");
     for call in ["", &env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'get_page'")] {
         let page = browser.open(&file, call);
@@ -115,7 +124,7 @@ fn a_run_of_ten_thousand_calls_opens() {
     assert!(html.len() < 40_000_000, "{} bytes", html.len());
     let file = env.path("many.html");
     fs::write(&file, html).unwrap();
-    let Some(browser) = Browser::find(&env.path("home")) else { return };
+    let Some(browser) = browser(&env) else { return };
     let page = browser.open(&file, "");
     page.is_well();
     assert!(page.drawn().contains("10,000 turns · 10,000 calls"), "it says how many there are");
