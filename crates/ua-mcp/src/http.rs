@@ -42,7 +42,7 @@ pub(crate) use self::endpoint::{Endpoint, is_this_machine, key_in_the_clear};
 use self::endpoint::{Failure, HowFar, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::{Horizon, UNKNOWN};
-pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text};
+pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text, only_asks};
 use self::silence::Silence;
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};

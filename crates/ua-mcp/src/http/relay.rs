@@ -203,7 +203,8 @@ impl Relay {
                 wire.note(status);
             }
             let mut body = reading::kept(body);
-            let doubt = reading::doubt(status, is_challenge || !is_call, &body);
+            let only_asks = message["method"].as_str().is_some_and(only_asks);
+            let doubt = reading::doubt(status, is_challenge || only_asks, &body);
             match not_let_in {
                 // A call that may have been begun is one that left, whatever became of the login.
                 Some(NotLetIn::Renewed | NotLetIn::NotRenewable(_)) if doubt.is_some() => {}
@@ -299,6 +300,31 @@ impl Relay {
             }
         }
     }
+}
+
+/// Whether a request only asks, as the protocol has it, so that it may be made once more by itself. What another one does (a call, or a request of an
+/// extension) nobody here knows.
+pub fn only_asks(method: &str) -> bool {
+    const ASKING: [&str; 17] = [
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "subscriptions/listen",
+        "tasks/get",
+        "tasks/list",
+        "tasks/result",
+        "tools/list",
+    ];
+    ASKING.contains(&method)
 }
 
 /// What a server asks or tells by itself. A notification may have the id null, as JSON-RPC 1.0 writes one.
