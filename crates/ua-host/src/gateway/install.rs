@@ -19,6 +19,7 @@ use ua_files::Folder;
 
 use self::entry::{Becomes, Entry};
 use self::meant::{Meant, is_as_meant};
+use self::patience::Unit;
 use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
@@ -31,6 +32,7 @@ mod entry;
 mod json;
 mod meant;
 mod ordered;
+mod patience;
 mod restored;
 mod spans;
 #[cfg(test)]
@@ -108,7 +110,7 @@ impl Format {
             (what, becomes)
         };
         let edited = match self {
-            Self::Json => json::edited(text, servers, change),
+            Self::Json => json::edited(text, Unit::of(path), servers, change),
             Self::Toml => toml::edited(text, servers, change),
             Self::Yaml => yaml::edited(text, servers, change),
         };
