@@ -27,8 +27,10 @@ use crate::placed::{FileKind, Place, refuse_leading_out};
 
 pub use self::entry::{Front, What};
 pub(super) use self::entry::{Program, plain_name};
+pub use self::guard::{guard, unguard};
 
 mod entry;
+mod guard;
 mod json;
 mod meant;
 mod ordered;
