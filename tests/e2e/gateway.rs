@@ -873,6 +873,49 @@ fn what_ends_a_trust_says_so() {
     assert_eq!(untrusted("install", &[]), json!([]));
 }
 
+/// The rules of a client come with its entries where a person asks for them, and both files are as they were in the end.
+#[test]
+fn rules_come_with_the_entries_and_go_with_them_to_the_byte() {
+    let env = env();
+    let said = env.run_by_bash(&format!(
+        "{HOME}{}",
+        r#"
+unset CLAUDE_CONFIG_DIR
+mkdir -p "$HOME/.claude" "$HOME/.codex"
+config="$HOME/.claude.json" settings="$HOME/.claude/settings.json" rules="$HOME/.codex/rules/ua-gateway.rules"
+printf '{"mcpServers": {"mail": {"command": "npx", "args": ["mail"]}}}\n' >"$config"
+printf '{\n  "permissions": {"deny": ["Bash(rm:*)"]} // mine\n}\n' >"$settings"
+printf '[mcp_servers.mail]\ncommand = "npx"\n' >"$HOME/.codex/config.toml"
+cp "$config" config.before
+cp "$settings" settings.before
+"$1" "$2" "$3" gateway install --client claude-code --guard --dry-run
+cmp "$settings" settings.before && echo looked
+"$1" "$2" "$3" gateway install --client claude-code --guard
+grep -q 'Bash(claude mcp:\*)' "$settings" && grep -q 'gateway hook' "$settings" && echo ruled
+"$1" "$2" "$3" gateway install --client claude-code --guard
+"$1" "$2" "$3" gateway install --client codex --guard --json
+test -f "$rules" && echo codex
+"$1" "$2" "$3" gateway install --client goose --guard || echo "code $?"
+"$1" "$2" "$3" gateway uninstall --client claude-code
+"$1" "$2" "$3" gateway uninstall --client codex
+cmp "$config" config.before && cmp "$settings" settings.before && test ! -e "$rules" && echo restored
+"#
+    ));
+    let said = said.code(0).shows(&[
+        "would be written",
+        "looked",
+        "are written now",
+        "ruled",
+        "Its rules are written already.",
+        "\"rules\"",
+        "codex",
+        "code 2",
+        "without the rules of `--guard`",
+        "restored",
+    ]);
+    assert!(said.stderr.contains("`--guard` is for claude-code and codex"), "{}", said.stderr);
+}
+
 /// Names of entries are a project's to choose: none of them writes a line of its own.
 #[test]
 fn s16_a_name_of_an_entry_forges_no_line() {
