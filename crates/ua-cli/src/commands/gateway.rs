@@ -89,9 +89,11 @@ pub enum GatewayClient {
     args_conflicts_with_subcommands = true,
     arg_required_else_help = true,
     after_help = "\
-In a client's configuration, it goes in front of the tool server's own command.
+`ua gateway install` sets it up for Claude Code, Codex, Cursor, Visual Studio Code or goose. Without a command, \
+`ua gateway` is what their configuration starts: it goes in front of the tool server's own command.
 
 Examples:
+  ua gateway install --client claude-code --dry-run
   ua gateway --name mail --env SMTP_PASSWORD -- npx -y @example/mail-server
   ua gateway --name crm --header-from X-Key=KEY --url https://crm.example/mcp
   ua gateway --all
