@@ -485,7 +485,7 @@ fn change(
     } else {
         gateway::uninstall(&root, &file, servers, dry_run)?
     };
-    let ruled = rules(rules_file, (&root, &front), entries, installs)?;
+    let ruled = rules(rules_file, (root.as_path(), &front), entries, installs)?;
     let untrusted = trust_ended(settings, &file, &edited.changes, dry_run);
     let is_written =
         edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));

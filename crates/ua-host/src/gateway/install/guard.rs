@@ -115,7 +115,7 @@ pub fn guard(root: &Path, client: Client, path: &Path, front: &Front, dry_run: b
             refuse_leading_out(path)?;
             has_one_name(path)?;
         }
-        for folder in [place.parent(), path.parent()].into_iter().flatten() {
+        for folder in [place.parent(), path.parent()].into_iter().flatten().filter(|folder| !folder.is_dir()) {
             Folder::make(folder)
                 .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.shown())))?;
         }
@@ -247,7 +247,7 @@ fn guarded(
 /// The text with whatever of the rules and of the hook is not there yet. `None`: something else stands where they would.
 fn with_rules(text: &str, front: &Front) -> Option<(String, Vec<Added>)> {
     let was = says(text)?;
-    let has = |rule: &&str| list(&was, &DENIED).iter().any(|own| own == rule);
+    let has = |rule: &str| list(&was, &DENIED).iter().any(|own| own == rule);
     let rules: Vec<Value> = RULES.iter().filter(|rule| !has(rule)).map(|rule| json!(rule)).collect();
     let has_hook = list(&was, &AT_START).iter().any(|own| own.to_string().contains(HOOK));
     let command = {
