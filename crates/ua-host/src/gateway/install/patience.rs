@@ -55,10 +55,9 @@ impl Unit {
         let whole = said.as_u64().or_else(|| said.as_f64()?.floor().to_string().parse().ok())?;
         let seconds = match self {
             Self::Seconds => whole,
-            Self::Milliseconds => whole / 1_000,
             // It may be either.
             Self::Unknown if whole <= MOST_SECONDS => 0,
-            Self::Unknown => whole / 1_000,
+            Self::Milliseconds | Self::Unknown => whole / 1_000,
         };
         u32::try_from(seconds).ok().filter(|seconds| *seconds > 0)
     }
