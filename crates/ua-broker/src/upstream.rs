@@ -436,6 +436,7 @@ fn is_program_there(program: &str, env: &BTreeMap<String, String>, cwd: &Path) -
     // Without a PATH the system has one of its own.
     path.is_empty() || std::env::split_paths(path).any(|place| is_program(&cwd.join(place).join(program)))
 }
+
 /// Whether a request that is no tool call, and has no answer for this, is made once more.
 fn is_made_again(method: &str, why: &Unanswered) -> bool {
     match why {
