@@ -262,9 +262,10 @@ fn home(settings: &Settings) -> Result<PathBuf, HostError> {
     home.ok_or_else(|| HostError::usage("HOME is not set").hint("name the configuration with --file"))
 }
 
-/// The folder that a variable names, else the usual one.
+/// The folder that a variable names, else the usual one. A path that begins at the current folder is a checkout's to fill.
 fn named_or(settings: &Settings, name: &str, usual: impl FnOnce() -> PathBuf) -> PathBuf {
-    settings.of_environment(name).filter(|folder| !folder.is_empty()).map_or_else(usual, PathBuf::from)
+    let named = settings.of_environment(name).map(PathBuf::from);
+    named.filter(|folder| folder.is_absolute()).unwrap_or_else(usual)
 }
 
 /// What a broker is made from by what its user says: the gateway's file, and what that refers to.
