@@ -124,15 +124,16 @@ pub mod crates {
 pub mod types {
     pub use ua_classify::PolicyError;
     pub use ua_core::{
-        CallId, CheckpointId, Costs, Env, FingerprintDiff, OnScopeConflict, PriceError, QuestionId, RunSpec, Sha256,
-        ShortNames, StepId, Timestamp, TokenPrice, ToolSpec, Trace, Usage,
+        BudgetStop, CallId, CallStatus, CheckpointId, Costs, Env, FingerprintDiff, OnScopeConflict, PriceError,
+        QuestionId, RawReply, Resolution, RunSpec, Settlement, Sha256, ShortNames, StepId, Timestamp, TokenPrice,
+        ToolSpec, Trace, Usage,
     };
     pub use ua_dispatch::{Asked, Finding, ToolTransport};
     pub use ua_llm::{LlmError, LlmProvider, ModelPrice};
     pub use ua_runner::{Charge, ModelUsage, Spent, StepError};
     pub use ua_store::{
-        AnswerRecord, AttemptRecord, CallRecord, Correction, EndMark, ForkPoint, KnownBy, OwnerStamp, ProcessSpan,
-        QuestionStatus, RequestStatus, RunRecords, Store, StoreError, Taint,
+        AnswerRecord, AttemptRecord, CallRecord, Correction, EndMark, ForkPoint, KnownBy, LedgerStore, OwnerStamp,
+        ProcessSpan, QuestionStatus, ReceiptRecord, RequestStatus, RunRecords, RunStore, Store, StoreError, Taint,
     };
 }
 

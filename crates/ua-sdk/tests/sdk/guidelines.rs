@@ -77,6 +77,15 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     fn goes<T: Send>(_: T) {}
     goes(runs.run(step, "id"));
     goes(runs.run_accepting(step, "id", &[]));
+    goes(runs.resume(step, "id"));
+    goes(runs.input("id"));
+    goes(runs.calls("id"));
+    goes(runs.call("call_1"));
+    goes(runs.attempts("call_1"));
+    goes(runs.receipt("call_1"));
+    goes(runs.usage("id"));
+    goes(runs.question("q_1"));
+    goes(runs.all_questions());
     goes(runs.run_for::<u8>(step, "id"));
     goes(runs.run_for_accepting::<u8>(step, "id", &[]));
     goes(runs.run_within(call, step));
@@ -90,6 +99,8 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     goes(runs.answer(question, Choice::Skip));
     goes(runs.cancel("id", "why"));
     goes(runs.set_budget("id", "max_turns", 1));
+    goes(runs.raise_budget("id", "max_turns", 1));
+    goes(runs.budgets("id"));
     goes(runs.wait("id"));
     goes(runs.stream(step, "id").outcome());
     #[cfg(feature = "postgres")]

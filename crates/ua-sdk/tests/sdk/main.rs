@@ -14,6 +14,7 @@ mod asked;
 mod changed;
 mod copied;
 mod guidelines;
+mod looked_at;
 mod refused;
 mod resumed;
 mod speaks;
