@@ -271,7 +271,7 @@ impl Open {
             ))
             .hint(format!(
                 "`ua db check` lists what it knows, and a newer copy of the database has it; once you have looked, `ua db accept {run}` says so; \
-                 --force deletes the run as it is, and the same job does it again"
+                 --force deletes the run as it is, and whatever is begun anew does it again"
             )));
         }
         Ok(())

@@ -159,6 +159,9 @@ pub(crate) struct StatusRun {
     /// Whether nothing but a resume is missing.
     #[serde(skip)]
     pub(crate) waits_for_a_resume: bool,
+    /// Who gets it further where no command does, as a sentence: the program that began it.
+    #[serde(skip)]
+    pub(crate) resumed_by: Option<String>,
     /// Why it is stopped, for a person.
     #[serde(skip)]
     pub(crate) why: Option<String>,
