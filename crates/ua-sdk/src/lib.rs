@@ -41,12 +41,14 @@
 //! - [`tool()`] and [`Tool`]: closures with typed arguments, and what the runner may rely on about them.
 //! - [`Step`]: a model, tools, an input, limits. [`Model`] and, by feature, `Anthropic` and `OpenAi` are who is asked; `Servers` are tools of
 //!   others over MCP, or the built-in ones.
-//! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
+//! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait; calls, receipts, questions, budgets and use of a run. [`Outcome`] is how
+//!   a run ended or where it waits.
 //! - [`Error`]: why a step could not be driven. How it went is never an error.
 //! - [`types`]: names of what is in the fields of these; [`crates`]: what all of it is put together out of.
 //!
 //! # What it needs
 //!
+//! Linux; there is code for macOS that nobody has tested, and no other system is supported (WSL 2 is Linux).
 //! A Tokio runtime with time enabled, and with IO for a model or server over a network (`#[tokio::main]` enables both); `serde` and `schemars` as
 //! dependencies of the program, whose derives name them; and a C compiler for SQLite.
 //!
@@ -71,6 +73,11 @@
 
 // What the guide says of the documentation of this crate (`docs/guide/library.md`, the Rust API guidelines).
 #![warn(missing_docs, clippy::missing_errors_doc)]
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(not(unix))]
+compile_error!("`ua-sdk` needs a Unix system: it is developed and tested on Linux; on Windows, WSL 2 is one");
 
 #[cfg(feature = "toolserver")]
 mod builtin;
