@@ -37,6 +37,7 @@ mod input_files;
 mod interrupt;
 mod iteration;
 mod late_file;
+mod left_open;
 mod lock;
 mod machine;
 #[cfg(test)]
@@ -80,6 +81,7 @@ pub use input_files::{InputFileError, input_file_now, place_input_files, take_in
 pub use interrupt::{Drain, DrainTimes, HangUp, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
 pub use late_file::LateFile;
+pub use left_open::LeftOpen;
 pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk,

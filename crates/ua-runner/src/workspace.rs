@@ -208,7 +208,10 @@ impl Workspace {
     }
 
     /// The run whose folder it is by its mark, which a kill may have left empty; `None` when there is no mark.
-    pub(crate) fn owner(&self) -> Result<Option<String>, WorkspaceError> {
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when the mark cannot be read.
+    pub fn owner(&self) -> Result<Option<String>, WorkspaceError> {
         let path = self.path(OWNER);
         match self.folder.read(OWNER, MAX_OWNER_BYTES) {
             Ok(owner) => Ok(Some(String::from_utf8_lossy(&owner).trim().to_owned())),

@@ -3,6 +3,7 @@
 //! One database, one folder of locks, and a folder for each run: one run's files are never another's.
 
 mod budgets;
+mod let_go;
 mod look;
 
 use std::collections::{BTreeSet, VecDeque};

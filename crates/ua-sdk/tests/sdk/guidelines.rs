@@ -101,6 +101,8 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     goes(runs.set_budget("id", "max_turns", 1));
     goes(runs.raise_budget("id", "max_turns", 1));
     goes(runs.budgets("id"));
+    goes(runs.delete("id"));
+    goes(runs.prune(std::time::Duration::from_secs(1)));
     goes(runs.wait("id"));
     goes(runs.stream(step, "id").outcome());
     #[cfg(feature = "postgres")]
