@@ -119,6 +119,15 @@ impl Workspace {
         let _may_stay = std::fs::remove_dir(path);
     }
 
+    /// Removes the folder of a run that is not there any more, with all that lies in it. Links in it are removed, and not followed.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when something of it cannot be removed.
+    pub fn remove(self) -> Result<(), WorkspaceError> {
+        let path = self.root().to_path_buf();
+        std::fs::remove_dir_all(&path).map_err(WorkspaceError::at("remove", &path))
+    }
+
     /// Opens a folder that is there and that a program of this user named whole. It may not be a link itself; what lies above it is that
     /// program's choice.
     ///

@@ -245,7 +245,7 @@ fn refuse_open(left: &LeftOpen, run: &RunId, are_unread: bool) -> Result<(), Hos
         ))
         .hint(format!(
             "`ua db check` lists what it knows, and a newer copy of the database has it; once you have looked, `ua db accept {run}` says so; \
-             --force deletes the run as it is, and whatever is begun anew does it again"
+             --force deletes the run as it is, and a run that is started after it does it again"
         )));
     }
     Ok(())

@@ -41,8 +41,8 @@ impl Runs {
         let left = left.map_err(Error::store("look what the run leaves open"))?;
         if !left.is_nothing() {
             return Err(Error::Refused(format!(
-                "nothing was deleted: with run {id} it is forgotten that this may have happened, and whatever is begun anew does it again: {}. \
-                 `ua calls resolve CALL --as …` says what became of a call, and `ua runs delete {id} --force` deletes the run as it is",
+                "nothing was deleted: with run {id} it is forgotten that this may have happened, and a run that is started after it does it again: {}. \
+                 `ua calls resolve` says what became of a call, and `ua runs delete {id} --force` deletes the run as it is",
                 left.sentences().join("; ")
             )));
         }
@@ -51,9 +51,7 @@ impl Runs {
         let deletion =
             RunDeletion { run_id: run.run_id.clone(), force: false, by: Some(BY.to_owned()), at: self.env.now() };
         self.store.delete_run(&deletion).await.map_err(Error::store("delete the run"))?;
-        // One that is left is a file without a run, which is in nobody's way.
-        std::fs::remove_file(self.locks().join(format!("{}.run", run.run_id))).ok();
-        drop(lock);
+        lock.remove(&self.locks(), &run.run_id);
         self.remove_folder(&run.run_id)
     }
 
@@ -70,7 +68,7 @@ impl Runs {
         }
     }
 
-    /// Removes the folder of a run that was deleted, and no other one that lies in its place.
+    /// Removes the folder of a run that was deleted, and no other one in its place.
     fn remove_folder(&self, run: &RunId) -> Result<(), Error> {
         let folder = self.workspace(run.as_str())?;
         if folder.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
@@ -80,16 +78,16 @@ impl Runs {
             why: format!("run {run} is deleted; its folder {} was left: {why}; remove it by hand", folder.shown()),
         };
         let failed = |error: WorkspaceError| left(chain(&error));
-        let owner = Workspace::open(&folder).and_then(|workspace| workspace.owner()).map_err(failed)?;
-        if let Some(other) = owner.filter(|owner| !owner.is_empty() && owner != run.as_str()) {
-            return Err(left(format!("it is that of run {other}")));
+        let workspace = Workspace::open(&folder).map_err(failed)?;
+        match workspace.owner().map_err(failed)?.filter(|owner| !owner.is_empty() && owner != run.as_str()) {
+            Some(other) => Err(left(format!("it is that of run {other}"))),
+            None => workspace.remove().map_err(failed),
         }
-        std::fs::remove_dir_all(&folder).map_err(|error| left(error.to_string()))
     }
 
-    /// Lets go of large results that only runs which have ended refer to, and that none of these has used for so long; returns how many bytes went.
-    /// All that has not ended, and all that is related to it by forks, keeps what it refers to. Of what went the receipts stay, without the large
-    /// text, which [`Runs::receipt`] lacks then; a complete run still returns its result. As `ua db prune`, for all runs of the database.
+    /// Deletes large results that only runs which have ended refer to, and that none of these has used for so long; returns how many bytes that were.
+    /// All that has not ended, and all that is related to it by forks, keeps what it refers to. The receipts stay, without the large text, so
+    /// that [`Runs::receipt`] is an error of such a call; a complete run still returns its result. As `ua db prune`, for all runs of the database.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -97,7 +95,7 @@ impl Runs {
         self.may_be_changed()?;
         let at = self.env.now();
         let prune = BlobPrune { used_before: Some(at.minus(unused_for)), max_bytes: None, dry_run: false, at };
-        let pruned = self.store.prune_blobs(prune).await.map_err(Error::store("let go of large results"))?;
+        let pruned = self.store.prune_blobs(prune).await.map_err(Error::store("delete large results"))?;
         Ok(pruned.freed_bytes())
     }
 }
