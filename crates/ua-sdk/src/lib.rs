@@ -81,6 +81,7 @@ compile_error!("`ua-sdk` needs a Unix system: it is developed and tested on Linu
 
 #[cfg(feature = "toolserver")]
 mod builtin;
+mod choice;
 mod deep;
 mod env;
 mod error;
@@ -93,6 +94,7 @@ mod step;
 mod stream;
 mod tool;
 
+pub use choice::{Effort, ToolChoice};
 pub use error::Error;
 #[cfg(feature = "anthropic")]
 pub use model::Anthropic;

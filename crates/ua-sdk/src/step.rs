@@ -224,7 +224,7 @@ impl Step {
         self
     }
 
-    /// How much effort the model makes, in its provider's word: `low`, `medium`, `high`.
+    /// How much effort the model makes: an [`Effort`](crate::Effort), or its provider's word, `low`, `medium`, `high`.
     pub fn effort(mut self, effort: impl Into<String>) -> Self {
         self.extras.effort = Some(effort.into());
         self
@@ -236,7 +236,7 @@ impl Step {
         self
     }
 
-    /// `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it: `mcp__program__<name>` for one of the program's.
+    /// A [`ToolChoice`](crate::ToolChoice), or its word: `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it: `mcp__program__<name>` for one of the program's.
     /// Another name of one of these is refused ([`Error::Step`]).
     pub fn tool_choice(mut self, choice: impl Into<String>) -> Self {
         self.extras.tool_choice = Some(choice.into());

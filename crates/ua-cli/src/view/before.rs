@@ -147,7 +147,7 @@ pub(crate) struct StatusRun {
     /// The run.
     #[serde(flatten)]
     pub(crate) run: RunRow,
-    /// The command that resumes it.
+    /// The command that resumes it; who does, where no command can.
     pub(crate) resume_with: String,
     /// Why no worker continues it, or none of this machine, and what to do about it.
     pub(crate) blocked: Option<String>,

@@ -11,8 +11,9 @@ use ua_sdk::prelude::*;
 use ua_sdk::serde::de::DeserializeOwned;
 use ua_sdk::types::{CallId, CallRecord, Charge, QuestionId, Spent, StepId};
 use ua_sdk::{
-    Budgets, CallProgress, Constraints, Currency, Differs, Escalation, FailureClass, Forgotten, InvalidId, ModelFacts,
-    Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream, StopCondition, UsageSummary,
+    Budgets, CallProgress, Constraints, Currency, Differs, Effort, Escalation, FailureClass, Forgotten, InvalidId,
+    ModelFacts, Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream, StopCondition,
+    ToolChoice, UsageSummary,
 };
 
 use crate::{model, sending};
@@ -34,7 +35,9 @@ fn c_common_traits() {
     each!(shown: Answer, Budgets, Call, CallProgress, Choice, Component, Constraints, Currency, Differs, Error, Escalation);
     each!(shown: Failure, FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(shown: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, RunStream, Runs, Step, StopCondition);
-    each!(shown: Tool, UsageSummary);
+    each!(shown: Effort, Tool, ToolChoice, UsageSummary);
+    each!(copied: Effort, ToolChoice);
+    each!(key: Effort, ToolChoice);
     each!(copied: Answer, Budgets, Call, CallProgress, Choice, Component, Constraints, Currency, Differs, Escalation);
     each!(copied: FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(copied: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, Runs, Step, StopCondition, Tool, UsageSummary);
