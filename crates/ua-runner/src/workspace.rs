@@ -123,7 +123,7 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError`] when something of it cannot be removed.
-    pub fn remove(self) -> Result<(), WorkspaceError> {
+    pub fn remove_whole(self) -> Result<(), WorkspaceError> {
         let path = self.root().to_path_buf();
         std::fs::remove_dir_all(&path).map_err(WorkspaceError::at("remove", &path))
     }

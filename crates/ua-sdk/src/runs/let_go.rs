@@ -81,7 +81,7 @@ impl Runs {
         let workspace = Workspace::open(&folder).map_err(failed)?;
         match workspace.owner().map_err(failed)?.filter(|owner| !owner.is_empty() && owner != run.as_str()) {
             Some(other) => Err(left(format!("it is that of run {other}"))),
-            None => workspace.remove().map_err(failed),
+            None => workspace.remove_whole().map_err(failed),
         }
     }
 
