@@ -11,16 +11,15 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus, ShowPath as _, SideEffectClass, Timestamp, Trace};
+use ua_core::{RunId, RunStatus, ShowPath as _, Timestamp, Trace};
 use ua_dispatch::Fence;
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
 use ua_mcp::LockDir;
 use ua_resume::Standing;
-use ua_runner::{RunLock, owner_stamp};
+use ua_runner::{LeftOpen, RunLock, owner_stamp};
 use ua_store::{
-    CallRecord, Forgotten, GATEWAY_MODE, LedgerStore as _, PastStore as _, RunDeletion, RunHead, RunQuery, RunRecord,
-    RunStore as _, Store,
+    CallRecord, GATEWAY_MODE, LedgerStore as _, RunDeletion, RunHead, RunQuery, RunRecord, RunStore as _, Store,
 };
 
 use crate::args::parse_span;
@@ -87,9 +86,9 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         let run = find::run(&look, name).await?;
         tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
         refuse(home, &look, &run, args.force).await?;
-        let open = Open::of(&look, &run.run_id).await?;
+        let open = left_open(&look, &run.run_id).await?;
         if !args.force {
-            open.refuse(&run.run_id, args.are_unread())?;
+            refuse_open(&open, &run.run_id, args.are_unread())?;
         }
         if !wanted.iter().any(|(id, _)| *id == run.run_id) {
             wanted.push((run.run_id, open));
@@ -105,9 +104,9 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
             tell(&kept);
         }
         for run in old {
-            let open = Open::of(&look, &run.run_id).await?;
+            let open = left_open(&look, &run.run_id).await?;
             if !args.force
-                && let Err(error) = open.refuse(&run.run_id, args.are_unread())
+                && let Err(error) = refuse_open(&open, &run.run_id, args.are_unread())
             {
                 let why = error.to_string();
                 let why = why.strip_suffix(NOTHING_DELETED).unwrap_or(&why);
@@ -250,91 +249,49 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
 /// The end of what is said to whoever named the run.
 const NOTHING_DELETED: &str = "; nothing was deleted";
 
-/// What of a run and its sub-agents has no end that is known: their records are what keeps a repeat from being sent.
-struct Open {
-    in_doubt: Vec<CallRecord>,
-    /// What only the tool says failed. It is listed, and whoever reads the list and says yes has decided: the answer is known, and tools answer
-    /// with errors every day. A word that was said before anybody read it decides nothing.
-    failed_perhaps: Vec<CallRecord>,
-    /// What `effects.log` knows and the database does not.
-    forgotten: Vec<Forgotten>,
+/// What of a run has no end that is known.
+async fn left_open(store: &Database, run: &RunId) -> Result<LeftOpen, HostError> {
+    LeftOpen::of(store, run).await.map_err(|e| HostError::store("look what the run leaves open", &e))
 }
 
-impl Open {
-    async fn of(store: &Database, run: &RunId) -> Result<Self, HostError> {
-        let below = tree::runs_below(store, run).await?;
-        let all: Vec<&RunId> = std::iter::once(run).chain(below.iter().map(|child| &child.run_id)).collect();
-        let (mut in_doubt, mut failed_perhaps) = (Vec::new(), Vec::new());
-        for id in &all {
-            let calls = store.calls(id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
-            // What is in the workspace goes with it.
-            let is_outside = |call: &&CallRecord| call.policy.class != SideEffectClass::Local;
-            failed_perhaps
-                .extend(calls.iter().filter(is_outside).filter(|call| ua_evidence::failed_perhaps(call)).cloned());
-            in_doubt.extend(calls.into_iter().filter(may_have_happened));
-        }
-        let forgotten = store.forgotten(run).await;
-        let mut forgotten = forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))?;
-        forgotten.retain(|known| known.attempt > 0 && all.iter().any(|id| id.as_str() == known.run_id));
-        Ok(Self { in_doubt, failed_perhaps, forgotten })
+/// Refuses to delete what nobody knows the end of; where nobody reads the list before it is deleted, also what is on it.
+fn refuse_open(left: &LeftOpen, run: &RunId, are_unread: bool) -> Result<(), HostError> {
+    let what = |calls: &[CallRecord]| ua_core::counted(calls.len(), "call");
+    let by_hand =
+        |calls: &[CallRecord]| ua_resume::correct_by_hand(calls.first().map_or("CALL", |call| call.call_id.as_str()));
+    if !left.in_doubt.is_empty() {
+        return Err(HostError::usage(format!(
+            "{} of run {run} may or may not have happened, and what is not known is forgotten with the run{NOTHING_DELETED}",
+            what(&left.in_doubt),
+        ))
+        .hint(format!(
+            "`ua calls list --run {run}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
+             again does it again",
+            by_hand(&left.in_doubt)
+        )));
     }
-
-    /// Refuses to delete what nobody knows the end of; where nobody reads the list before it is deleted, also what is on it.
-    fn refuse(&self, run: &RunId, are_unread: bool) -> Result<(), HostError> {
-        let what = |calls: &[CallRecord]| ua_core::counted(calls.len(), "call");
-        let by_hand = |calls: &[CallRecord]| {
-            ua_resume::correct_by_hand(calls.first().map_or("CALL", |call| call.call_id.as_str()))
-        };
-        if !self.in_doubt.is_empty() {
-            return Err(HostError::usage(format!(
-                "{} of run {run} may or may not have happened, and what is not known is forgotten with the run{NOTHING_DELETED}",
-                what(&self.in_doubt),
-            ))
-            .hint(format!(
-                "`ua calls list --run {run}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
-                 again does it again",
-                by_hand(&self.in_doubt)
-            )));
-        }
-        if are_unread && !self.failed_perhaps.is_empty() {
-            return Err(HostError::usage(format!(
-                "{} of run {run} failed, as the tool says, and may have happened, which is forgotten with the run{NOTHING_DELETED}",
-                what(&self.failed_perhaps),
-            ))
-            .hint(format!(
-                "`ua calls list --run {run}` shows it, {} says what became of it; --force beside --yes deletes it as it is, and so does a yes \
-                 without --yes",
-                by_hand(&self.failed_perhaps)
-            )));
-        }
-        if !self.forgotten.is_empty() {
-            return Err(HostError::usage(format!(
-                "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run{NOTHING_DELETED}",
-                ua_core::counted(self.forgotten.len(), "effect"),
-            ))
-            .hint(format!(
-                "`ua db check` lists what it knows, and a newer copy of the database has it; once you have looked, `ua db accept {run}` says so; \
-                 --force deletes the run as it is, and the same job does it again"
-            )));
-        }
-        Ok(())
+    if are_unread && !left.failed_perhaps.is_empty() {
+        return Err(HostError::usage(format!(
+            "{} of run {run} failed, as the tool says, and may have happened, which is forgotten with the run{NOTHING_DELETED}",
+            what(&left.failed_perhaps),
+        ))
+        .hint(format!(
+            "`ua calls list --run {run}` shows it, {} says what became of it; --force beside --yes deletes it as it is, and so does a yes \
+             without --yes",
+            by_hand(&left.failed_perhaps)
+        )));
     }
-
-    /// The same for whoever deletes it all the same.
-    fn sentences(&self) -> Vec<String> {
-        let of_call = |call: &CallRecord| {
-            let CallRecord { name, call_id, attempt, updated_at, .. } = call;
-            format!("`{}` (call {call_id}, attempt {attempt}, {updated_at})", name.tool)
-        };
-        let failed = |call: &CallRecord| format!("{}: its tool says that it failed", of_call(call));
-        let failed = self.failed_perhaps.iter().map(failed);
-        self.in_doubt.iter().map(of_call).chain(failed).chain(self.forgotten.iter().map(Forgotten::to_string)).collect()
+    if !left.forgotten.is_empty() {
+        return Err(HostError::usage(format!(
+            "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run{NOTHING_DELETED}",
+            ua_core::counted(left.forgotten.len(), "effect"),
+        ))
+        .hint(format!(
+            "`ua db check` lists what it knows, and a newer copy of the database has it; once you have looked, `ua db accept {run}` says so; \
+             --force deletes the run as it is, and a run that is started after it does it again"
+        )));
     }
-}
-
-/// Whether a call was sent and nobody knows what came of it. No process drives its run.
-fn may_have_happened(call: &CallRecord) -> bool {
-    matches!(call.status, CallStatus::Unknown | CallStatus::Running) && call.policy.class.has_effect()
+    Ok(())
 }
 
 async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> Result<(), HostError> {
