@@ -59,6 +59,7 @@ mod steps;
 mod subagents;
 #[cfg(feature = "system")]
 pub mod system;
+mod telling;
 mod tool;
 mod trace_context;
 mod unseen;
@@ -129,6 +130,7 @@ pub use status::{
 };
 pub use steps::{Steps, Time};
 pub use subagents::{Subagents, TASK_FOLDER, TASK_MODE, TaskOrder};
+pub use telling::{MAIL_WORDS, NOT_TELLING, SAID_TO_NOBODY, TELLING_VERBS, name_tells};
 pub use tool::{ShortNames, ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,

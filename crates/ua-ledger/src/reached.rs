@@ -5,7 +5,7 @@
 //! service can read (`C024BE91L`, `12345`) is not judged. Proved by: this file's tests.
 
 use serde_json::Value;
-use ua_core::{CallPolicy, MailAddress, SideEffectClass, ToolName};
+use ua_core::{CallPolicy, MAIL_WORDS, MailAddress, SAID_TO_NOBODY, SideEffectClass, ToolName, name_tells};
 
 use crate::address::{folded, words_of};
 use crate::recipient::{Problem, recipients, sends, split};
@@ -69,61 +69,6 @@ const MESSAGES: [&str; 15] = [
 ];
 /// Those of them that go to numbers.
 const TO_NUMBERS: [&str; 7] = ["call", "fax", "mms", "sms", "text", "voice", "whatsapp"];
-/// Words of kinds of effects that are mails: to whom these go is read from their addresses alone.
-const MAILS: [&str; 4] = ["email", "emails", "mail", "mails"];
-/// Verbs of telling somebody something, by which a tool is known to do that where no rule says what its effect is: its name begins or ends with one.
-const TELLING: [&str; 18] = [
-    "alert",
-    "announce",
-    "broadcast",
-    "dm",
-    "inform",
-    "message",
-    "notify",
-    "post",
-    "reply",
-    "send",
-    "sends",
-    "sms",
-    "telegram",
-    "tell",
-    "text",
-    "toot",
-    "tweet",
-    "whatsapp",
-];
-/// Words in names of tools beside which such a verb is a thing: `edit_message`, `post_search`.
-const NOT_TELLING: [&str; 40] = [
-    "add", "archive", "cancel", "clear", "close", "convert", "count", "create", "delete", "download", "draft",
-    "drafts", "edit", "export", "extract", "fetch", "find", "format", "get", "hide", "list", "mark", "move", "mute",
-    "pin", "query", "react", "reaction", "read", "receive", "remove", "rename", "search", "set", "status", "template",
-    "unpin", "update", "verify", "view",
-];
-/// What is sent to programs and machines, and said to nobody: `send_keys`, `http_post`.
-const NOT_SAID: [&str; 22] = [
-    "api",
-    "byte",
-    "bytes",
-    "command",
-    "commands",
-    "cookie",
-    "cookies",
-    "http",
-    "input",
-    "key",
-    "keys",
-    "keystroke",
-    "keystrokes",
-    "packet",
-    "packets",
-    "prompt",
-    "query",
-    "request",
-    "requests",
-    "rpc",
-    "script",
-    "sql",
-];
 /// Words in names of arguments of messages that say who gets them, or where others read them.
 const GETS: [&str; 39] = [
     "addressee",
@@ -431,12 +376,8 @@ fn is_given_to(name: &str) -> bool {
 fn writes(tool: &ToolName, policy: &CallPolicy) -> Option<bool> {
     let Some((object, verb)) = policy.effect_kind.as_ref().and_then(|kind| kind.as_str().split_once('.')) else {
         let words = words_of(&tool.tool);
-        let is_telling = |word: Option<&String>| word.is_some_and(|word| TELLING.contains(&word.as_str()));
-        let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-        let tells = policy.class == SideEffectClass::External
-            && (is_telling(words.first()) || is_telling(words.last()))
-            && ![&NOT_TELLING[..], &NOT_SAID, &MAILS].into_iter().any(has);
-        return tells.then(|| has(&TO_NUMBERS));
+        let tells = policy.class == SideEffectClass::External && name_tells(&words);
+        return tells.then(|| words.iter().any(|word| TO_NUMBERS.contains(&word.as_str())));
     };
     let objects: Vec<&str> = object.split('_').collect();
     let is_of = |list: &[&str]| objects.iter().any(|word| list.contains(word));
@@ -444,7 +385,7 @@ fn writes(tool: &ToolName, policy: &CallPolicy) -> Option<bool> {
         "create" => is_of(&MESSAGES) && !objects.contains(&"draft"),
         // A package is published, and a post, to nobody by name.
         "publish" => is_of(&MESSAGES),
-        verb => sends(verb) && (is_of(&MESSAGES) || !(is_of(&MAILS) || is_of(&NOT_SAID))),
+        verb => sends(verb) && (is_of(&MESSAGES) || !(is_of(MAIL_WORDS) || is_of(SAID_TO_NOBODY))),
     };
     leaves.then(|| is_of(&TO_NUMBERS))
 }

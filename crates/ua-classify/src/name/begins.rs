@@ -3,11 +3,11 @@
 //!
 //! Each such word stands beside what makes it a verb, so that `file_upload`, `order_status` and `text_file` stay what they are.
 
-use ua_core::EffectKind;
+use ua_core::{EffectKind, MAIL_WORDS, NOT_TELLING, SAID_TO_NOBODY, TELLING_VERBS, name_tells};
 
 use super::creates::{UNDOING, kind, singular, thing};
-use super::vocabulary::{EFFECTS, FILLERS, PREPOSITIONS, STATES, THINGS};
-use super::{has, is_looking};
+use super::vocabulary::{ADJECTIVES, EFFECTS, FILLERS, PREPOSITIONS, SAID_OF_BOTH, STATES, SUGGESTS_LOOKING, THINGS};
+use super::{changes, has, is_looking, is_plural};
 
 /// What such a word needs behind it, and what is made then.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,12 @@ enum Verb {
     Mail,
     /// `payment.pay`.
     Pay,
+    /// `call.create`, whatever is called.
+    Call,
+    /// `sms.send`, whatever is written to.
+    Text,
+    /// `message.send`, wherever it is written.
+    Write,
 }
 
 /// What is mailed to somebody, where `mail` or `email` is the verb: `mail_report`.
@@ -69,6 +75,12 @@ const CHANNELS: &[&str] = &[
 ];
 /// What a message on one of them is called.
 const WRITTEN: &[&str] = &["dm", "message", "msg", "sms", "text"];
+
+/// What a person is called or written to by.
+const NUMBERS: &[&str] = &["cell", "landline", "mobile", "number", "phone", "telephone"];
+/// What stands in front of a call that is made to somebody, and to no function.
+const CALLS: &[&str] =
+    &["conference", "facetime", "outbound", "phone", "skype", "telephone", "video", "voice", "voip", "whatsapp"];
 
 /// What is sent to somebody.
 const TOLD: &[&str] = &[
@@ -152,6 +164,10 @@ const PEOPLE: &[&str] = &[
     "vendor",
 ];
 
+/// Verbs of telling somebody something that are things as often where a name begins with one of them.
+const TELLING_OR_THING: &[&str] =
+    &["alert", "call", "email", "mail", "message", "phone", "post", "reply", "ring", "text"];
+
 const BEGINNINGS: &[(&str, Behind)] = &[
     ("airdrop", Behind::AnythingBut(&[], "payment", "pay")),
     ("alert", Behind::Somebody("message")),
@@ -161,6 +177,7 @@ const BEGINNINGS: &[(&str, Behind)] = &[
     ("bid", Behind::AnythingBut(&["amount", "price", "type"], "bid", "create")),
     ("blast", Behind::AnythingBut(&["radius"], "message", "send")),
     ("call", Behind::Somebody("call")),
+    ("call", Behind::Things(NUMBERS, Verb::Call)),
     ("capture", Behind::Things(&["charge", "payment"], Verb::Pay)),
     ("cast", Behind::Things(&["ballot", "vote"], Verb::Create)),
     ("debit", Behind::Things(MONEY, Verb::Pay)),
@@ -239,6 +256,7 @@ const BEGINNINGS: &[(&str, Behind)] = &[
         ),
     ),
     ("message", Behind::Somebody("message")),
+    ("message", Behind::Things(&["channel", "group", "room"], Verb::Write)),
     ("order", Behind::AnythingBut(ABOUT_ORDERS, "order", "create")),
     ("page", Behind::Somebody("message")),
     ("phone", Behind::Somebody("call")),
@@ -283,6 +301,7 @@ const BEGINNINGS: &[(&str, Behind)] = &[
     ),
     ("respond", Behind::Things(ANSWERED, Verb::Reply)),
     ("ring", Behind::Somebody("call")),
+    ("ring", Behind::Things(NUMBERS, Verb::Call)),
     ("ship", Behind::Things(&["item", "order", "package", "parcel", "product"], Verb::Create)),
     ("sms", Behind::Somebody("sms")),
     (
@@ -306,6 +325,7 @@ const BEGINNINGS: &[(&str, Behind)] = &[
     ),
     ("tell", Behind::Somebody("message")),
     ("text", Behind::Somebody("sms")),
+    ("text", Behind::Things(NUMBERS, Verb::Text)),
     ("tip", Behind::Somebody("tip")),
     ("toot", Behind::AnythingBut(&["id"], "message", "post")),
     ("transmit", Behind::Things(TOLD, Verb::Send)),
@@ -345,7 +365,9 @@ const ABOUT_ORDERS: &[&str] = &[
 
 pub(super) fn vocabulary() -> String {
     let words: Vec<String> = BEGINNINGS.iter().map(|(word, behind)| format!("{word}={behind:?}")).collect();
-    let lists = [PEOPLE, ABOUT_ORDERS, CHANNELS, WRITTEN].map(|list| list.join(" "));
+    let told = [TELLING_VERBS, NOT_TELLING, SAID_TO_NOBODY, MAIL_WORDS];
+    let lists = [PEOPLE, ABOUT_ORDERS, CHANNELS, WRITTEN, CALLS, TELLING_OR_THING].into_iter().chain(told);
+    let lists: Vec<String> = lists.map(|list| list.join(" ")).collect();
     format!("{}\n{}", words.join(" "), lists.join("\n"))
 }
 
@@ -355,6 +377,37 @@ pub(super) fn written_on_channel(words: &[String], server: &[String]) -> Option<
     let is_channel = |word: &String| has(CHANNELS, word);
     let is_on_one = if before.is_empty() { server.iter().any(is_channel) } else { before.iter().all(is_channel) };
     (has(WRITTEN, last) && is_on_one).then(|| kind("message", "send")).flatten()
+}
+
+/// The call that a name is, which has no verb: `phone_call`, and not `function_call`.
+pub(super) fn called_by_noun(rest: &[String]) -> Option<EffectKind> {
+    let (last, before) = rest.split_last()?;
+    let is_made = last == "call" && !before.is_empty() && before.iter().all(|word| has(CALLS, word));
+    is_made.then(|| kind("call", "create")).flatten()
+}
+
+/// Whether a name says, by the words that say whom a call reaches, that somebody is told something, where no verb of making stands in it:
+/// `sms`, `telegram_sticker`, `team_alert`. The same once more may be one more.
+pub(super) fn tells_somebody(rest: &[String]) -> bool {
+    let (Some((first, after)), Some(last)) = (rest.split_first(), rest.last()) else { return false };
+    // Words that are things as often stand alone, or in front of whom it goes to: `message`, `mail_to`, and not `text_file`, `message_by_id`.
+    if has(TELLING_OR_THING, first) {
+        let is_to = |word: &String| word == "to" && first != "text";
+        return after.is_empty() || (after.len() == 1 && is_to(&after[0]));
+    }
+    if !name_tells(rest) || (!has(TELLING_VERBS, first) && last == "text") {
+        return false;
+    }
+    // `direct_message` is one, and `write_message` another state of something.
+    let is_thing = !has(TELLING_VERBS, first) && ["message", "post"].contains(&last.as_str());
+    let is_other = |word: &String| {
+        let changes_other = changes(word) && !has(TELLING_VERBS, word) && (is_thing || !has(SAID_OF_BOTH, word));
+        let asks = is_looking(word) || has(STATES, word) || has(SUGGESTS_LOOKING, word) || has(ADJECTIVES, word);
+        changes_other || asks || word == "compose"
+    };
+    // `sms_templates` are things that are there.
+    let lists_things = has(TELLING_VERBS, first) && !after.is_empty() && !has(TELLING_VERBS, last) && is_plural(last);
+    !lists_things && !rest.iter().any(is_other)
 }
 
 /// What a name makes that begins with such a word; `rest` is the name without what says whose it is.
@@ -401,6 +454,9 @@ fn made_with(behind: Behind, after: &[String]) -> Option<EffectKind> {
                 Verb::Reply => kind(&thing, "reply"),
                 Verb::Mail => kind("email", "send"),
                 Verb::Pay => kind("payment", "pay"),
+                Verb::Call => kind("call", "create"),
+                Verb::Text => kind("sms", "send"),
+                Verb::Write => kind("message", "send"),
             }
         }
         Behind::AnythingBut(others, object, verb) => {

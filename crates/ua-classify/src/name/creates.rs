@@ -5,9 +5,9 @@
 
 use ua_core::EffectKind;
 
-use super::begins::{made_by_beginning, written_on_channel};
+use super::begins::{called_by_noun, made_by_beginning, tells_somebody, written_on_channel};
 use super::money::moved_by_part;
-use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS, SAID_OF_BOTH};
+use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS, SAID_OF_BOTH, STATES};
 use super::{has, is_looking, is_plural, without_prefix};
 
 /// What a verb does with the thing behind it.
@@ -35,6 +35,11 @@ enum Makes {
     Surely(&'static [&'static str]),
     /// Only the server knows, whatever it is: a document that is shared again is mailed again by some.
     Perhaps,
+    /// Only the server knows, also where the name says nothing of the thing, unless it is one of these: a picture that is generated again is
+    /// another one and paid for again, and a summary is only told again.
+    PerhapsBut(&'static [&'static str]),
+    /// Only the server knows, if it is one of [`MEDIA`].
+    Rendered,
     /// Only the server knows, if it is one of [`ADDED_ANEW`] (a note that is saved without an id), and else it is what it was.
     Saved,
     /// Something that is made with somebody.
@@ -71,9 +76,11 @@ const VERBS: &[(&str, Makes)] = &[
     ("duplicate", Makes::Copied),
     ("enqueue", Makes::Perhaps),
     ("execute", Makes::Started),
+    ("fork", Makes::PerhapsBut(&[])),
     ("forward", Makes::Forwarded),
+    ("generate", Makes::PerhapsBut(COMPUTED)),
     ("import", Makes::Imported),
-    ("initiate", Makes::Of(&["payment", "payout", "refund", "transfer"])),
+    ("initiate", Makes::Of(&["call", "chat", "conversation", "payment", "payout", "refund", "thread", "transfer"])),
     ("insert", Makes::Unnamed),
     ("invite", Makes::Always("invite")),
     ("launch", Makes::Started),
@@ -107,6 +114,7 @@ const VERBS: &[(&str, Makes)] = &[
     ),
     ("refund", Makes::Unnamed),
     ("reply", Makes::Always("reply")),
+    ("render", Makes::Rendered),
     ("run", Makes::Started),
     ("save", Makes::Saved),
     ("schedule", Makes::Unnamed),
@@ -114,10 +122,14 @@ const VERBS: &[(&str, Makes)] = &[
     ("send", Makes::Always("send")),
     ("sends", Makes::Always("send")),
     ("share", Makes::Perhaps),
+    ("speak", Makes::PerhapsBut(&[])),
     ("start", Makes::Started),
     ("swap", Makes::Of(&["coin", "crypto", "token"])),
+    ("synthesise", Makes::Rendered),
+    ("synthesize", Makes::Rendered),
     ("transfer", Makes::Moved),
     ("trigger", Makes::Started),
+    ("tts", Makes::PerhapsBut(&["engine", "history", "language", "model", "setting", "status", "voice"])),
     (
         "submit",
         Makes::Surely(&[
@@ -142,6 +154,87 @@ const VERBS: &[(&str, Makes)] = &[
     ("withdraw", Makes::Moved),
 ];
 
+/// What is worked out and told, and kept nowhere, when it is generated.
+const COMPUTED: &[&str] = &[
+    "answer",
+    "caption",
+    "checksum",
+    "code",
+    "completion",
+    "config",
+    "configuration",
+    "context",
+    "data",
+    "description",
+    "diff",
+    "embedding",
+    "example",
+    "explanation",
+    "expression",
+    "guid",
+    "hash",
+    "id",
+    "keyword",
+    "list",
+    "name",
+    "number",
+    "outline",
+    "passphrase",
+    "password",
+    "preview",
+    "prompt",
+    "query",
+    "regex",
+    "sample",
+    "schema",
+    "signature",
+    "slug",
+    "snippet",
+    "sql",
+    "status",
+    "suggestion",
+    "summary",
+    "text",
+    "tree",
+    "type",
+    "uuid",
+];
+
+/// Pictures, sounds and films: made by a model, each time another one, and paid for.
+const MEDIA: &[&str] = &[
+    "animation",
+    "artwork",
+    "audio",
+    "avatar",
+    "film",
+    "illustration",
+    "image",
+    "img",
+    "logo",
+    "melody",
+    "movie",
+    "music",
+    "narration",
+    "photo",
+    "picture",
+    "podcast",
+    "portrait",
+    "song",
+    "sound",
+    "soundtrack",
+    "speech",
+    "video",
+    "voice",
+    "voiceover",
+];
+
+/// What they are made of, beside each other: `text_to_speech`, `image_to_video`, `txt2img`.
+const MADE_OF: [&str; 8] = ["lyrics", "prompt", "scene", "script", "sketch", "story", "text", "txt"];
+
+/// What is started with others, or in front of them.
+const STARTED: [&str; 9] =
+    ["campaign", "chat", "conversation", "discussion", "huddle", "meeting", "poll", "thread", "topic"];
+
 /// Verbs that stand behind their thing as often as in front of it (`issue_create`, `file_upload`).
 const BEHIND: [&str; 4] = ["add", "create", "send", "upload"];
 
@@ -149,13 +242,14 @@ const BEHIND: [&str; 4] = ["add", "create", "send", "upload"];
 const UNMAKING: [&str; 6] = ["ensure", "query", "replace", "search", "update", "upsert"];
 
 /// Verbs that are things as well: with one of [`UNDOING`] behind them, that one is the verb (`comment_delete`, `post_list`).
-const THINGS_TOO: [&str; 14] = [
+const THINGS_TOO: [&str; 15] = [
     "book",
     "charge",
     "clone",
     "comment",
     "draft",
     "duplicate",
+    "fork",
     "import",
     "invite",
     "post",
@@ -190,8 +284,20 @@ const MAILS: [&str; 5] = ["email", "emails", "gmail", "mail", "outlook"];
 
 pub(super) fn vocabulary() -> String {
     let verbs: Vec<String> = VERBS.iter().map(|(verb, makes)| format!("{verb}={makes:?}")).collect();
-    let lists: [&[&str]; 9] =
-        [&BEHIND, &UNMAKING, &MAILS, &THINGS_TOO, &UNDOING, &GIVING, &NO_PLURALS, &DEPLOYED_BY_NAME, &COMPOSED];
+    let lists: [&[&str]; 12] = [
+        &BEHIND,
+        &UNMAKING,
+        &MAILS,
+        &THINGS_TOO,
+        &UNDOING,
+        &GIVING,
+        &NO_PLURALS,
+        &DEPLOYED_BY_NAME,
+        &COMPOSED,
+        MEDIA,
+        &MADE_OF,
+        &STARTED,
+    ];
     let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
     format!("{}\n{}", verbs.join(" "), lists.join("\n"))
 }
@@ -248,7 +354,7 @@ fn parts_made(words: &[String], server: &[String]) -> impl Iterator<Item = Made>
     parts.filter_map(move |part| match made_by_part(part, words, server) {
         // Money that is moved is surely moved again.
         Some(Made::Named) => moved_by_part(part).or(Some(Made::Named)),
-        made => made.or_else(|| moved_by_part(part)),
+        made => made.or_else(|| moved_by_part(part)).or_else(|| tells_somebody(part).then_some(Made::Named)),
     })
 }
 
@@ -259,11 +365,15 @@ fn made_by_part(rest: &[String], words: &[String], server: &[String]) -> Option<
     }
     // What is composed is only written, in most places: it is not sent yet. Of a message one more may be left behind each time.
     if rest[0] == "compose" {
-        let is_message = rest[1..].last().is_some_and(|last| COMPOSED.contains(&singular(last).as_str()));
-        return is_message.then_some(Made::Named);
+        let is_made = |word: &str| COMPOSED.contains(&word) || has(MEDIA, word);
+        return rest[1..].last().is_some_and(|last| is_made(&singular(last))).then_some(Made::Named);
     }
-    if let Some(kind) = written_on_channel(words, server).or_else(|| made_by_beginning(rest)) {
+    let by_beginning = || called_by_noun(rest).or_else(|| made_by_beginning(rest));
+    if let Some(kind) = written_on_channel(words, server).or_else(by_beginning) {
         return Some(Made::Anew(kind));
+    }
+    if is_media_of_something(rest) {
+        return Some(Made::Named);
     }
     let makes = |word: &str| VERBS.iter().find(|(verb, _)| *verb == word).map(|(_, makes)| *makes);
     let at = rest.iter().position(|word| has(EFFECTS, word) || makes(word).is_some())?;
@@ -303,6 +413,8 @@ fn made_by_part(rest: &[String], words: &[String], server: &[String]) -> Option<
             let is_file = |word: &String| ["data", "document", "file", "image", "media"].contains(&word.as_str());
             thing.iter().any(is_file).then(|| kind("attachment", "upload")).flatten()
         }
+        Makes::Started if rest[at] == "start" && head == "call" => kind("call", "create"),
+        Makes::Started if rest[at] == "start" && STARTED.contains(&head) => return Some(Made::Named),
         Makes::Started => {
             thing.iter().find(|word| has(RUNS, word)).and_then(|what| kind(&format!("{what}_run"), "create"))
         }
@@ -311,6 +423,8 @@ fn made_by_part(rest: &[String], words: &[String], server: &[String]) -> Option<
         Makes::Appended if ["block", "child", "record", "row"].contains(&head) => named(head, "create"),
         Makes::Of(things) | Makes::Surely(things) if things.contains(&head) => named(&whole, "create"),
         Makes::Saved if has(ADDED_ANEW, head) => return Some(Made::Named),
+        Makes::PerhapsBut(others) if !has(others, head) => return Some(Made::Named),
+        Makes::Rendered if has(MEDIA, head) => return Some(Made::Named),
         // A state or a list is put in the place of the one before.
         Makes::Perhaps | Makes::Imported | Makes::Surely(_) if !["", "list", "state", "status"].contains(&head) => {
             return Some(Made::Named);
@@ -331,6 +445,8 @@ fn made_by_part(rest: &[String], words: &[String], server: &[String]) -> Option<
         | Makes::Of(_)
         | Makes::Surely(_)
         | Makes::Perhaps
+        | Makes::PerhapsBut(_)
+        | Makes::Rendered
         | Makes::Saved
         | Makes::Arranged
         | Makes::Moved
@@ -338,6 +454,16 @@ fn made_by_part(rest: &[String], words: &[String], server: &[String]) -> Option<
         | Makes::Forwarded => None,
     };
     made.map(Made::Anew)
+}
+
+/// Whether a name says that a picture, a sound or a film is made of something else: `convert_text_to_speech`, `img2img`.
+fn is_media_of_something(rest: &[String]) -> bool {
+    let is_of = |word: &str| MADE_OF.contains(&word) || has(MEDIA, word);
+    let is_about = |word: &String| is_looking(word) || has(STATES, word) || has(&UNDOING, word);
+    let in_words =
+        rest.windows(3).any(|three| three[1] == "to" && is_of(&three[0]) && has(MEDIA, &singular(&three[2])));
+    let in_one = || rest.iter().filter_map(|word| word.split_once('2')).any(|(of, made)| is_of(of) && has(MEDIA, made));
+    (in_words || in_one()) && !rest.iter().any(is_about)
 }
 
 /// Whether a name leaves open if each call makes something, so that it is for its server to say: it has no verb that is known, or one that is
@@ -505,6 +631,14 @@ mod tests {
             ("enqueue_email", "email.send"),
             ("raise_alert", "alert.create"),
             ("log_time", "time.create"),
+            ("call_phone", "call.create"),
+            ("call_phone_number", "call.create"),
+            ("phone_call", "call.create"),
+            ("outbound_voice_call", "call.create"),
+            ("start_call", "call.create"),
+            ("initiate_call", "call.create"),
+            ("text_phone", "sms.send"),
+            ("message_channel", "message.send"),
         ] {
             assert_eq!(made("other", name).as_deref(), Some(expected), "{name}");
         }
@@ -564,6 +698,41 @@ mod tests {
             "form_submit",
             "submit_pending_review",
             "create_folder",
+            "fork",
+            "fork_repository",
+            "generate",
+            "generate_image",
+            "generate_music_track",
+            "generate_api_key",
+            "generate_report",
+            "render_video",
+            "synthesize_speech",
+            "compose_song",
+            "text_to_speech",
+            "convert_text_to_speech",
+            "image_to_video",
+            "txt2img",
+            "tts",
+            "speak",
+            "start_thread",
+            "start_conversation",
+            "swap_positions",
+            // What is seen to reach somebody.
+            "sms",
+            "telegram",
+            "whatsapp",
+            "dm",
+            "tell",
+            "text",
+            "message",
+            "email",
+            "mail_to",
+            "call",
+            "sms_dispatch",
+            "telegram_sticker",
+            "team_alert",
+            "direct_message",
+            "alert",
         ] {
             assert!(named(name) && made("other", name).is_none(), "{name}");
         }
@@ -586,11 +755,46 @@ mod tests {
             "append_to_document",
             "raise_limit",
             "list_imports",
+            "generate_uuid",
+            "generate_report_preview",
+            "generate_typescript_types",
+            "generate_password",
+            "generate_text_summary",
+            "fork_list",
+            "fork_delete",
+            "render_page",
+            "render_template",
+            "tts_voices",
+            "text_to_sql",
+            "get_text_to_speech_voices",
+            "speech_to_text",
+            "start_container",
+            "start_recording",
+            "swap_columns",
+            "function_call",
+            "call_tool",
+            "get_sms",
+            "list_threads",
+            "sms_templates",
+            "telegram_status",
+            "whatsapp_check_number",
+            "edit_message",
+            "translate_text",
+            "text_file",
+            "compose_tweet",
+            "latest_message",
+            "message_by_id",
+            "write_text",
         ] {
             assert!(!named(name) && made("other", name).is_none(), "{name}");
         }
         assert_eq!(made("slack", "message").as_deref(), Some("message.send"), "whose tool it is says where");
         assert_eq!(made("other", "message"), None);
+        for verb in ua_core::TELLING_VERBS {
+            assert!(named(verb) || made("other", verb).is_some(), "{verb} reaches somebody, so it creates");
+        }
+        // Whose tool it is tells nobody anything.
+        assert!(!makes_named(&words("telegram_chats"), &words("telegram")));
     }
 
     #[test]
