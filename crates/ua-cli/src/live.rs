@@ -229,6 +229,7 @@ impl State {
             | RunEvent::FormLeftOut { .. }
             | RunEvent::ReplyShortened { .. }
             | RunEvent::HistoryCut { .. }
+            | RunEvent::ReadsOnly { .. }
             | RunEvent::NewestShortened { .. }
             | RunEvent::EffectCounted { .. }
             | RunEvent::HistoryOverLimit { .. }

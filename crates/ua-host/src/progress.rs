@@ -146,6 +146,7 @@ impl Progress {
             RunEvent::HistoryCut { turn, perhaps: true } => Some(format!(
                 "turn {turn} · refused, perhaps because it is too long for the model; asking again with less of the history"
             )),
+            RunEvent::ReadsOnly { turn, tokens, is_cut } => Some(reads_only_in_words(*turn, *tokens, *is_cut)),
             RunEvent::NewestShortened { turn } => Some(format!(
                 "turn {turn} · what came last is too long for the model: it is shown the beginning and the end of the longest texts; the run keeps \
                  them whole"
@@ -488,6 +489,9 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "images_left_out", "turn": turn, "older": older, "why": why})
         }
         RunEvent::HistoryCut { turn, perhaps } => json!({"event": "history_cut", "turn": turn, "perhaps": perhaps}),
+        RunEvent::ReadsOnly { turn, tokens, is_cut } => {
+            json!({"event": "reads_only", "turn": turn, "tokens": tokens, "is_cut": is_cut})
+        }
         RunEvent::NewestShortened { turn } => json!({"event": "newest_shortened", "turn": turn}),
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
@@ -619,10 +623,19 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
 
 /// That leaving out the middle of a history does not make it short enough. What the next try may have after a refusal is a number that nobody
 /// has set, so it is not told.
+fn reads_only_in_words(turn: u32, tokens: u64, is_cut: bool) -> String {
+    let then =
+        if is_cut { "the history is cut to that from now on" } else { "or it counts only what it has not read before" };
+    format!(
+        "turn {turn} · the server seems to read only {tokens} tokens of what it is sent, and does not say so; {then}. If it should read more, raise \
+         the context that it was started with (Ollama: `num_ctx`)"
+    )
+}
+
 fn over_limit_in_words(max_tokens: u64, after_refusal: bool) -> String {
     if after_refusal {
         "less of the history does not help: the job and the newest messages alone are more than the next try may have after the provider refused a \
-         longer request. If it refuses this one as well, the model takes less than the job itself: fork the run with a model that takes more, or \
+         longer request, or did not read all of one. If it does so again, the model takes less than the job itself: fork the run with a model that takes more, or \
          begin a shorter job, or one with fewer tools"
             .to_owned()
     } else {

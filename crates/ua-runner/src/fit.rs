@@ -2,10 +2,12 @@
 //!
 //! Four bytes a token is a guess, and for numbers, for text in other scripts and for encoded data it is far too low. What the provider
 //! counted for the run's earlier requests corrects it; and where the provider says that a request is too long, the history is cut to less than
-//! that one had. Read off the stored requests, so that another process cuts as this one did.
+//! that one had, and likewise where the counts show that a server does not read all it is sent (`reading.rs`). Read off the stored requests, so that another process cuts as this one did.
 
 use ua_llm::ModelRequest;
 use ua_store::{PLAIN_SCALE as PLAIN, RequestEnd, RequestRecord, RequestStatus, RunRecords, TELLING_TOKENS};
+
+use crate::reading::{Reading, ReadsOnly, Seen};
 
 /// Tokens from which on a request may be too long for a model: no context is smaller.
 const LARGE: u64 = 2_000;
@@ -23,7 +25,7 @@ const SMALL: u64 = 1_000;
 pub(crate) struct Fit {
     /// What an estimated token counts as, in thousandths; never less than one token.
     scale: u64,
-    /// The most estimated tokens of history, since a longer one was refused.
+    /// The most estimated tokens of history, since a longer one was refused, or not read.
     at_most: Option<u64>,
     /// The estimated tokens of the largest request that was answered; zero before the first.
     answered: u64,
@@ -31,6 +33,8 @@ pub(crate) struct Fit {
     cuts: u32,
     /// How often in a row one was taken for too long that was refused without saying so.
     guesses: u32,
+    /// Whether the server reads what it is sent. Another process finds that out anew.
+    reading: Reading,
 }
 
 /// How much of a history a request may carry, in estimated tokens, system prompt included.
@@ -44,7 +48,7 @@ pub(crate) struct Limits {
 
 impl Default for Fit {
     fn default() -> Self {
-        Self { scale: PLAIN, at_most: None, answered: 0, cuts: 0, guesses: 0 }
+        Self { scale: PLAIN, at_most: None, answered: 0, cuts: 0, guesses: 0, reading: Reading::default() }
     }
 }
 
@@ -72,6 +76,20 @@ impl Fit {
                 self.note(counted.saturating_mul(PLAIN).div_ceil(tokens));
             }
         }
+    }
+
+    /// Looks whether the server read all of a request of so many estimated tokens that was answered. Where it surely did not, what it reads is
+    /// the context from now on: who cuts a history here says what is left out, and keeps the job.
+    pub(crate) fn look_at(&mut self, request: &ModelRequest, tokens: u64, end: RequestEnd) -> Option<ReadsOnly> {
+        let RequestEnd::Actual(usage) = end else { return None };
+        let only = self.reading.look_at(Seen::of(request, tokens, usage.input_total()))?;
+        if only.is_sure {
+            let estimated = only.tokens.saturating_mul(PLAIN) / self.scale;
+            // An eighth is for the reply, and for what the estimate is wrong by.
+            let history = (estimated / 8 * 7).saturating_sub(tools_of(request));
+            self.keep_below(history.max(estimated / 4));
+        }
+        Some(only)
     }
 
     /// An estimated token counted as so many thousandths.
@@ -124,7 +142,7 @@ impl Fit {
         Limits { wanted, taken: known.map(|known| self.history(known)).or(self.at_most) }
     }
 
-    /// Whether that limit is so low because a longer request was refused: nobody has set it, and the model is not known to have it.
+    /// Whether that limit is so low because a longer request was refused, or not read: nobody has set it, and the model is not known to have it.
     pub(crate) fn is_cut(&self, wanted: u64, known: Option<u64>) -> bool {
         let uncut = Self { at_most: None, ..*self }.limits(wanted, known).wanted;
         self.at_most.is_some_and(|at_most| at_most < uncut)
@@ -184,6 +202,26 @@ mod tests {
         assert_eq!((fit.history(128_000), fit.counted(500)), (64_000, 1_000));
         told(&mut fit, 1_000, u64::MAX / 2);
         assert_eq!(fit.history(128_000), 16_000);
+    }
+
+    /// What a server seems to read is its context, and what is sent stays below it.
+    #[test]
+    fn what_a_server_reads_is_taken_for_its_context() {
+        let mut fit = Fit::default();
+        let sent = |bytes: usize| ModelRequest {
+            messages: vec![Message::user(Origin::Prompt, "x".repeat(bytes))],
+            ..request()
+        };
+        let mut look = |tokens: usize, counted: u64| {
+            let usage = Usage { input_tokens: counted, output_tokens: 5, ..Usage::default() };
+            let tokens_sent = u64::try_from(tokens).unwrap();
+            fit.look_at(&sent(tokens * 4), tokens_sent, RequestEnd::Actual(usage));
+            fit.history(128_000)
+        };
+        assert_eq!([look(3_500, 3_500), look(4_500, 4_096), look(5_300, 4_096)], [128_000; 3]);
+        assert_eq!(look(6_300, 4_096), 3_584);
+        assert_eq!(look(3_500, 3_500), 3_584, "it stays");
+        assert!(fit.is_cut(128_000, None));
     }
 
     /// Over ratios of the provider's count to the estimate × sizes of the first request × how fast the history grows: a run that is stopped by

@@ -49,6 +49,7 @@ mod picture;
 mod pin;
 mod ports;
 mod read_ahead;
+mod reading;
 mod receipt;
 mod recover;
 mod retry;

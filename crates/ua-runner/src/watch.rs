@@ -195,6 +195,16 @@ pub enum RunEvent {
         /// The refusal does not say that it is for the length.
         perhaps: bool,
     },
+    /// The server seems to read only so many tokens of what it is sent, and says nothing of it: what is sent grew, and its count did not, or the
+    /// count is far below what was sent. Told once, and once more when it has become sure.
+    ReadsOnly {
+        /// The turn whose reply showed it.
+        turn: u32,
+        /// Tokens, as the server counts them.
+        tokens: u64,
+        /// It is sure, and the history is cut to that from now on.
+        is_cut: bool,
+    },
     /// What came last is by itself longer than the model takes: the longest of its texts are shown by their beginning and end. What is stored
     /// stays whole. Told once for a turn.
     NewestShortened {
@@ -213,7 +223,8 @@ pub enum RunEvent {
     HistoryOverLimit {
         /// The most tokens of history.
         max_tokens: u64,
-        /// Whether it is so few because the provider refused a longer request as too long, or perhaps for that: no setting says it.
+        /// Whether it is so few because the provider refused a longer request as too long, or perhaps for that, or did not read all of one: no
+        /// setting says it.
         after_refusal: bool,
     },
     /// A request was charged.

@@ -138,6 +138,9 @@ impl Driver<'_> {
         let ending = std::mem::take(&mut self.ending);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
             self.fit.learn(reserved.measured.input_tokens, end);
+            if let Some(only) = self.fit.look_at(&reserved.request, reserved.measured.input_tokens, end) {
+                (self.ports.watcher)(RunEvent::ReadsOnly { turn, tokens: only.tokens, is_cut: only.is_sure });
+            }
             if ending.context_is_full || has_no_room(&message, stop_reason, counted, &reserved.estimate) {
                 // What follows would end like this one: there was no room for more.
                 self.fit.cut_below(&reserved.request, reserved.measured.input_tokens);

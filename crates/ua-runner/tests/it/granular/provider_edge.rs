@@ -64,6 +64,26 @@ fn reads_many_pages(overflow: Overflow) -> Shop {
     shop
 }
 
+/// A server that cuts what it is sent to its context, counts what is left, and says nothing of it.
+#[tokio::test]
+async fn a_server_that_reads_only_the_end_of_a_request_is_seen_and_what_it_reads_is_its_context() {
+    let mut shop = reads_many_pages(Overflow::Said);
+    shop.model.context.store(0, Ordering::SeqCst);
+    shop.model.reads.store(4_096, Ordering::SeqCst);
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = told.clone();
+    shop.host.watcher = std::sync::Arc::new(move |event| {
+        if let RunEvent::ReadsOnly { tokens, is_cut, .. } = event {
+            kept.lock().unwrap().push((tokens, is_cut));
+        }
+    });
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Complete { turns, .. } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!(*turns, 10);
+    assert_eq!(*told.lock().unwrap(), [(4_096, true)]);
+    assert!(shop.model.last_estimate.load(Ordering::SeqCst) < 4_096, "the rest is left out here, and the job is not");
+}
+
 /// In whichever way a provider shows that a request was too long, the history is cut and the run goes on.
 #[tokio::test]
 async fn a_run_does_not_die_of_its_history_however_its_provider_says_so() {

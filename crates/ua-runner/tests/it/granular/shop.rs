@@ -45,6 +45,10 @@ pub(crate) struct Counted {
     pub(crate) requests: AtomicU32,
     /// The most tokens that it takes; 0 for any.
     pub(crate) context: AtomicU64,
+    /// The most tokens that it reads, and counts, of a request that has more, without saying so; 0 for all.
+    pub(crate) reads: AtomicU64,
+    /// The estimated tokens of the last request.
+    pub(crate) last_estimate: AtomicU64,
     /// How it says that a request has more.
     pub(crate) overflow: Mutex<Overflow>,
     /// After how many requests each is too long, whatever its length; 0 for never.
@@ -123,6 +127,11 @@ impl LlmProvider for Counted {
             return Err(LlmError::InvalidRequest { status: Status::Http(400), message });
         }
         let mut reply = self.inner.complete(request, observer).await?;
+        let reads = self.reads.load(Ordering::SeqCst);
+        self.last_estimate.store(estimate_input_tokens(request), Ordering::SeqCst);
+        if let Some(usage) = reply.usage.as_mut().filter(|_| reads > 0) {
+            usage.input_tokens = estimate_input_tokens(request).min(reads);
+        }
         if self.uncounted.load(Ordering::SeqCst) {
             reply.usage = None;
         }
@@ -180,6 +189,8 @@ impl Shop {
             inner,
             requests: AtomicU32::new(0),
             context: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            last_estimate: AtomicU64::new(0),
             overflow: Mutex::new(Overflow::Said),
             refuses_all_after: AtomicU32::new(0),
             closed: AtomicU32::new(0),
