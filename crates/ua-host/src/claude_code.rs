@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ua_claude_code::{ClaudeCode, ClaudeCodeConfig, ForkedFrom};
 use ua_core::RunId;
-use ua_llm::LlmProvider;
+use ua_llm::{LlmProvider, PlainHttpHosts};
 use ua_mcp::{LockDir, ShimCommand};
 use ua_store::{RunRecord, Store, Walk, shares_with};
 
@@ -77,13 +77,13 @@ pub fn version(settings: &Settings, program: &Path) -> Option<String> {
 }
 
 /// Refuses to send its credentials anywhere in the clear: it gets the address as it is, and would follow it.
-fn check_address(address: Option<&str>) -> Result<(), HostError> {
-    address.map_or(Ok(()), |address| base_url::check(ADDRESS, address))
+fn check_address(address: Option<&str>, plain: &PlainHttpHosts) -> Result<(), HostError> {
+    address.map_or(Ok(()), |address| base_url::check(ADDRESS, address, plain))
 }
 
 /// Finds what can be known to be missing or wrong before anything is stored.
 pub fn check(settings: &Settings) -> Result<PathBuf, HostError> {
-    check_address(settings.var(ADDRESS).as_deref())?;
+    check_address(settings.var(ADDRESS).as_deref(), &providers::plain_http_hosts(settings)?)?;
     if !CREDENTIALS.iter().any(|name| settings.var(name).is_some()) {
         return Err(HostError::usage("there are no credentials for the provider `claude-code`")
             .hint("set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN: it runs with a home folder of its own, which has no login"));
@@ -144,10 +144,11 @@ mod tests {
 
     #[test]
     fn s10_an_agent_that_owns_the_loop_gets_no_address_in_the_clear() {
-        assert!(check_address(None).is_ok());
-        assert!(check_address(Some("https://gateway.example.test")).is_ok());
-        assert!(check_address(Some("http://127.0.0.1:8080")).is_ok());
-        let error = check_address(Some("http://gateway.example.test")).unwrap_err().to_string();
+        let check = |address| check_address(address, &PlainHttpHosts::default());
+        assert!(check(None).is_ok());
+        assert!(check(Some("https://gateway.example.test")).is_ok());
+        assert!(check(Some("http://127.0.0.1:8080")).is_ok());
+        let error = check(Some("http://gateway.example.test")).unwrap_err().to_string();
         assert!(error.contains("ANTHROPIC_BASE_URL") && error.contains("unencrypted"), "{error}");
     }
 }

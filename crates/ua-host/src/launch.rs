@@ -592,8 +592,11 @@ impl Launch {
         }
     }
 
-    /// Says once that no model of this name is known, and that its price stands under another name.
+    /// Says once that no model of this name is known, that its price stands under another name, and that what it is asked goes there in the clear.
     pub(crate) fn tell_unknown_model(&self, settings: &Settings, people: &dyn People) {
+        if let Some(told) = providers::in_the_clear(settings, &self.provider) {
+            people.remark(&format!("note: {told}"));
+        }
         if let Some(doubt) = self.model_doubt(settings) {
             people.remark(&format!("note: {doubt}"));
         }

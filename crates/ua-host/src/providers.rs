@@ -9,7 +9,7 @@ use ua_core::{Env, PrintedCommand, Redactor, RunSpec, ShowPath as _};
 use ua_files::Folder;
 use ua_llm::{
     AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, DEFAULT_MODEL, LlmError, LlmProvider, ModelExtras,
-    OpenAiConfig, OpenAiProvider, Places, RecordingProvider, ReplayProvider,
+    OpenAiConfig, OpenAiProvider, Places, PlainHttpHosts, RecordingProvider, ReplayProvider,
 };
 use ua_store::RunRecord;
 
@@ -72,8 +72,8 @@ pub fn no_model(provider: &str) -> HostError {
 
 /// The key that a provider has in the environment or the user's configuration, by the names of both; `None` for a provider without.
 pub fn key_of(settings: &Settings, provider: &str) -> Option<(&'static str, &'static str)> {
-    // A server on this machine may do without.
-    let needs_none = provider == "openai-chat" && is_local(settings, "OPENAI_BASE_URL");
+    // A server on this machine, or in a network that is named as private, may do without.
+    let needs_none = provider == "openai-chat" && is_near(settings, "OPENAI_BASE_URL");
     key_names(provider).filter(|_| !needs_none)
 }
 
@@ -122,9 +122,40 @@ pub(crate) fn check_server(settings: &Settings, provider: &str, begun_at: &str) 
     )))
 }
 
-fn is_local(settings: &Settings, variable: &str) -> bool {
+fn is_near(settings: &Settings, variable: &str) -> bool {
     let url = settings.var(variable).and_then(|text| url::Url::parse(text.trim()).ok());
-    url.as_ref().is_some_and(crate::base_url::is_this_machine)
+    let is_plain = |url: &url::Url| plain_http_hosts(settings).is_ok_and(|hosts| hosts.covers(url));
+    url.is_some_and(|url| crate::base_url::is_this_machine(&url) || is_plain(&url))
+}
+
+/// The hosts that the user lets be reached by plain http.
+pub(crate) fn plain_http_hosts(settings: &Settings) -> Result<PlainHttpHosts, HostError> {
+    let text = settings.var("UA_PLAIN_HTTP_HOSTS").unwrap_or_default();
+    PlainHttpHosts::parse(&text).map_err(|entry| {
+        HostError::usage(format!(
+            "cannot use {}: `{}` is not a host",
+            settings.said_as("UA_PLAIN_HTTP_HOSTS"),
+            crate::text::line(&entry, 100)
+        ))
+        .hint("name hosts with or without a port, separated by commas: `ollama`, `litellm:4000`; no pattern stands for others")
+    })
+}
+
+/// That what a run holds goes to its model in the clear, in a sentence; `None` where it does not.
+pub(crate) fn in_the_clear(settings: &Settings, provider: &str) -> Option<String> {
+    let variable = match provider {
+        "anthropic" | ua_claude_code::NAME => "ANTHROPIC_BASE_URL",
+        _ => address_names(provider)?.0,
+    };
+    let url = url::Url::parse(settings.var(variable)?.trim()).ok()?;
+    let is_told =
+        plain_http_hosts(settings).is_ok_and(|hosts| hosts.covers(&url)) && !crate::base_url::is_this_machine(&url);
+    is_told.then(|| {
+        format!(
+            "the conversation and the key go to {} unencrypted, as `model.plain_http_hosts` allows: whoever is in that network can read and change them",
+            url.origin().ascii_serialization()
+        )
+    })
 }
 
 /// Refuses a provider whose key is not there.
@@ -194,7 +225,8 @@ fn anthropic(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<
     let mut config = AnthropicConfig::new(needed_key(settings, "anthropic")?.unwrap_or_default().into());
     config.extras = extras;
     if let Some(base_url) = settings.var("ANTHROPIC_BASE_URL") {
-        crate::base_url::check(&settings.said_as("ANTHROPIC_BASE_URL"), &base_url)?;
+        let plain = plain_http_hosts(settings)?;
+        crate::base_url::check(&settings.said_as("ANTHROPIC_BASE_URL"), &base_url, &plain)?;
         config.base_url = base_url;
     }
     if let Some(timeout) = model_timeout(settings)? {
@@ -219,9 +251,10 @@ fn openai(
     env: &Env,
 ) -> Result<Arc<dyn LlmProvider>, HostError> {
     let key = needed_key(settings, "openai")?.unwrap_or_default();
-    let mut config = OpenAiConfig { keep_replies, extras, ..OpenAiConfig::new(key.into()) };
+    let plain_http_hosts = plain_http_hosts(settings)?;
+    let mut config = OpenAiConfig { keep_replies, extras, plain_http_hosts, ..OpenAiConfig::new(key.into()) };
     if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
-        crate::base_url::check(&settings.said_as("OPENAI_BASE_URL"), &base_url)?;
+        crate::base_url::check(&settings.said_as("OPENAI_BASE_URL"), &base_url, &config.plain_http_hosts)?;
         config.base_url = base_url;
     }
     if let Some(timeout) = model_timeout(settings)? {
@@ -236,9 +269,9 @@ fn openai(
 fn openai_chat(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
     needed_key(settings, "openai-chat")?;
     let mut config = ChatConfig::new(settings.var("OPENAI_API_KEY").map(Into::into));
-    config.extras = extras;
+    (config.extras, config.plain_http_hosts) = (extras, plain_http_hosts(settings)?);
     if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
-        crate::base_url::check(&settings.said_as("OPENAI_BASE_URL"), &base_url)?;
+        crate::base_url::check(&settings.said_as("OPENAI_BASE_URL"), &base_url, &config.plain_http_hosts)?;
         config.base_url = base_url;
     }
     if let Some(timeout) = model_timeout(settings)? {

@@ -33,6 +33,7 @@ use crate::error::LlmError;
 use crate::extras::ModelExtras;
 use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
+use crate::plain_http::PlainHttpHosts;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::tool_ids::{IdForm, IdsThere};
@@ -49,7 +50,7 @@ const LONGEST_ID: usize = 40;
 pub struct ChatConfig {
     /// Where the API is, as OpenAI's clients take it: `/chat/completions` is appended. A base without a path gets `/v1` first.
     pub base_url: String,
-    /// The API key. A server on this machine may do without.
+    /// The API key. A server on this machine, or at one of the hosts of `plain_http_hosts`, may do without.
     pub api_key: Option<SecretString>,
     /// The longest wait for a connection.
     pub connect_timeout: Duration,
@@ -59,6 +60,8 @@ pub struct ChatConfig {
     pub reply_timeout: Duration,
     /// How the model is to work.
     pub extras: ModelExtras,
+    /// Machines that may be reached by plain http, and without a key.
+    pub plain_http_hosts: PlainHttpHosts,
 }
 
 impl ChatConfig {
@@ -71,6 +74,7 @@ impl ChatConfig {
             idle_timeout: Duration::from_mins(5),
             reply_timeout: Duration::from_hours(1),
             extras: ModelExtras::default(),
+            plain_http_hosts: PlainHttpHosts::default(),
         }
     }
 }
@@ -118,12 +122,13 @@ impl ChatProvider {
     /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
     ///
     /// # Errors
-    /// When the base URL cannot be called, reaches another machine by plain http, or a key is missing that has to be there.
+    /// When the base URL cannot be called, reaches another machine by plain http that is not named for it, or a key is missing that has to be there.
     pub fn new(config: ChatConfig, env: Env) -> Result<Self, LlmError> {
         let setup = |why: String| LlmError::Setup { why };
         let endpoint = address::endpoint_below(&config.base_url, "chat/completions").map_err(setup)?;
-        address::check_is_private(&endpoint).map_err(setup)?;
-        if config.api_key.is_none() && !address::is_this_machine(&endpoint) {
+        address::check_is_private(&endpoint, &config.plain_http_hosts).map_err(setup)?;
+        let may_be_open = address::is_this_machine(&endpoint) || config.plain_http_hosts.covers(&endpoint);
+        if config.api_key.is_none() && !may_be_open {
             return Err(setup(format!("{} wants an API key", address::authority(&endpoint))));
         }
         let (output_limit, ids) = (OutputLimit::at(&endpoint), ids_at(&endpoint));

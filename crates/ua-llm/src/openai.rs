@@ -25,6 +25,7 @@ use crate::error::LlmError;
 use crate::extras::ModelExtras;
 use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
+use crate::plain_http::PlainHttpHosts;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
@@ -38,7 +39,7 @@ const LONGEST_ID: usize = 64;
 #[derive(Debug, Clone)]
 pub struct OpenAiConfig {
     /// Where the API is: `https://api.openai.com/v1`. `/responses` is appended; a host without a path gets `/v1` first. Reached by
-    /// https, unless it is on this machine.
+    /// https, unless it is on this machine or one of `plain_http_hosts`.
     pub base_url: String,
     /// The API key.
     pub api_key: SecretString,
@@ -52,6 +53,8 @@ pub struct OpenAiConfig {
     pub keep_replies: bool,
     /// How the model is to work.
     pub extras: ModelExtras,
+    /// Machines that may be reached by plain http.
+    pub plain_http_hosts: PlainHttpHosts,
 }
 
 impl OpenAiConfig {
@@ -65,6 +68,7 @@ impl OpenAiConfig {
             reply_timeout: Duration::from_hours(1),
             keep_replies: false,
             extras: ModelExtras::default(),
+            plain_http_hosts: PlainHttpHosts::default(),
         }
     }
 }
@@ -87,7 +91,7 @@ impl OpenAiProvider {
     pub fn new(config: OpenAiConfig, env: Env) -> Result<Self, LlmError> {
         let setup = |why: String| LlmError::Setup { why };
         let endpoint = address::endpoint_below(&config.base_url, "responses").map_err(setup)?;
-        address::check_is_private(&endpoint).map_err(setup)?;
+        address::check_is_private(&endpoint, &config.plain_http_hosts).map_err(setup)?;
         let reach = Reach {
             endpoint,
             key: Some(Key { header: AUTHORIZATION, scheme: "Bearer ", secret: config.api_key }),

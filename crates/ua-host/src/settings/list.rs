@@ -265,6 +265,14 @@ pub const SETTINGS: &[Setting] = &[
         "Let the provider `openai` keep conversations, for a job that does not say",
     ),
     setting(
+        "model.plain_http_hosts",
+        "UA_PLAIN_HTTP_HOSTS",
+        ValueKind::Text,
+        None,
+        SENDS,
+        "Hosts of a private network that models may be asked at over plain http, separated by commas: `ollama`, `litellm:4000`",
+    ),
+    setting(
         "providers.anthropic.api_key",
         "ANTHROPIC_API_KEY",
         ValueKind::Secret,
@@ -547,6 +555,7 @@ pub(super) fn takes_instead(variable: &str, value: &str) -> Option<String> {
         "UA_PROVIDER" => NAMES.contains(&value),
         "UA_ALERT_ON" => matches!(value, "waiting" | "waiting,ended"),
         "UA_LOG" => value.split(',').all(is_directive),
+        "UA_PLAIN_HTTP_HOSTS" => ua_llm::PlainHttpHosts::parse(value).is_ok(),
         _ => true,
     };
     if is_taken {
@@ -560,6 +569,7 @@ pub(super) fn takes_instead(variable: &str, value: &str) -> Option<String> {
         }
         "UA_ALERT_ON" => "`waiting` or `waiting,ended`".to_owned(),
         "UA_LOG" => "off, error, warn, info, debug or trace, or such a word for one crate as in `ua_mcp=trace`; several with commas".to_owned(),
+        "UA_PLAIN_HTTP_HOSTS" => "hosts with or without a port, such as `ollama` or `litellm:4000`, separated by commas".to_owned(),
         _ => "whole seconds from 1 to 86400".to_owned(),
     })
 }
