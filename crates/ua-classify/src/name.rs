@@ -16,7 +16,7 @@ use ua_core::{EffectKind, ToolName, ToolNamespace};
 use self::vocabulary::{
     ADJECTIVES, AGAIN_OR_BACK, ASKING_LANGUAGES, DATABASE_STATES, DATABASES, EFFECTS, GIT_SHOWS, JOINS,
     LISTED_IN_SHORT, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_AS, MARKED_READ, MILD_THINGS,
-    PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
+    PREPOSITIONS, QUEUES, RUNNING, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, TELEMETRY, THINGS, TREE_OWNERS,
 };
 
 /// The words this module goes by, for the policy version.
@@ -36,6 +36,9 @@ pub(crate) fn vocabulary() -> String {
         DATABASES,
         DATABASE_STATES,
         TAKEN_WHEN_READ,
+        QUEUES,
+        RUNNING,
+        TELEMETRY,
         MARKED_READ,
         MARKED_AS,
         JOINS,
@@ -77,7 +80,7 @@ pub(crate) fn read_name(tool: &ToolName) -> NameSays {
         return told_by(rest).map_or_else(|| NameSays::Joins(join.clone()), |word| NameSays::Effect(word.clone()));
     }
     let says = match looking_verb(rest) {
-        Some(at) => read_around(rest, at, &all),
+        Some(at) => read_around(rest, at, &all, &server),
         None => read_without_verb(rest, &all),
     };
     match says {
@@ -242,6 +245,7 @@ fn read_without_verb(rest: &[String], all: &[String]) -> NameSays {
         word if has(DATABASE_STATES, word) && has(DATABASES, owner) && rest.len() <= 2 => read(),
         word if has(ASKING_LANGUAGES, word) && rest.len() == 1 => read(),
         "query" if rest.len() == 2 && has(ASKING_LANGUAGES, owner) => read(),
+        word if rest.len() == 2 && owner == "query" && (has(ASKING_LANGUAGES, word) || has(TELEMETRY, word)) => read(),
         // It may run what it explains.
         "explain" if rest.len() == 1 => NameSays::MayRead(last.clone()),
         // To top up a wallet is no list of the best.
@@ -263,7 +267,7 @@ fn is_select(rest: &[String]) -> bool {
 }
 
 /// A name with a verb that looks at `at`.
-fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
+fn read_around(rest: &[String], at: usize, all: &[String], server: &[String]) -> NameSays {
     let (verb, before, after) = (rest[at].as_str(), &rest[..at], &rest[at + 1..]);
     let read = || NameSays::Read(verb.to_owned());
     let may_read = || NameSays::MayRead(verb.to_owned());
@@ -280,13 +284,15 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
         // Reading a queue may take away what is read.
         "read" if after.iter().any(|word| has(TAKEN_WHEN_READ, word)) => return may_read(),
         // A message of a queue is as good as taken, and what can be read once is gone.
-        "fetch" | "get" | "read" | "retrieve" if is_taken(after) => return may_read(),
+        "fetch" | "get" | "read" | "retrieve" if is_taken(after, all.iter().chain(server)) => return may_read(),
         // What is searched or viewed is read, unless these are things themselves: `search_index_build`, `view_ticket_purchase`.
         "search" | "view" if ends_with_verb(after) => return may_read(),
         // `get_paid`, `get_in_line` and `count_me_in` are no things that somebody has.
         "get" if starts_with(&["in"]) || ends_with(&["back"]) => return may_read(),
-        "get" if after.len() == 1 && ends_with(&["cash", "paid"]) => return may_read(),
-        "count" if starts_with(&["me"]) => return may_read(),
+        "get" if after.len() == 1 && ends_with(&["airdrop", "cash", "paid"]) => return may_read(),
+        // Who gets drops of a faucet has been given something.
+        "get" if after.iter().any(|word| word == "faucet") => return may_read(),
+        "count" if starts_with(&["down"]) || starts_with(&["me"]) => return may_read(),
         // `notification_read` marks it.
         "read" if after.is_empty() && before.last().is_some_and(|word| has(MARKED_READ, word)) => {
             return NameSays::Nothing;
@@ -322,15 +328,21 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
     if is_read { read() } else { may_read() }
 }
 
-/// Whether what is read is a message of a queue, or can be read once.
-fn is_taken(after: &[String]) -> bool {
+/// Whether what is read is a message of a queue, or what a program wrote since it was asked last, or can be read once. `whole` are the words of
+/// the whole name and of the server's: `rabbitmq_broker_get_message`, `get_message` of `sqs`.
+fn is_taken<'a>(after: &[String], mut whole: impl Iterator<Item = &'a String>) -> bool {
     let is_one_of = |words: &[&str]| after.iter().any(|word| words.contains(&word.as_str()));
     let is_message =
         after.last().is_some_and(|word| ["letter", "letters", "message", "messages"].contains(&word.as_str()));
     let is_of_queue = is_one_of(&["queue"]) && is_one_of(&["message", "messages"]);
+    let is_written =
+        after.last().is_some_and(|word| ["output", "outputs", "stderr", "stdout"].contains(&word.as_str()));
+    let is_of_running = is_written && after.iter().any(|word| has(RUNNING, word));
     is_one_of(&["once"])
         || (is_of_queue && (is_message || after.last().is_some_and(|word| word == "queue")))
+        || is_of_running
         || (is_message && is_one_of(&["dead", "dlq"]))
+        || (is_message && whole.any(|word| has(QUEUES, word)))
 }
 
 /// Whether the words behind a verb that may be a thing end with another verb: `index_build`, and not `tools_by_tag`.
@@ -493,6 +505,8 @@ mod tests {
             ("mongodb", "collection-indexes"),
             ("elastic", "esql"),
             ("grafana", "promql_query"),
+            ("metrics", "query_prometheus"),
+            ("metrics", "query_promql"),
             ("resend", "get-broadcast"),
             ("maps", "find_place"),
             ("other", "get_bookmark_folders"),
@@ -517,6 +531,13 @@ mod tests {
             ("queue", "get_queue_item"),
             ("queue", "get_queue_message_count"),
             ("queue", "list_queues"),
+            ("sqs", "list_messages"),
+            ("sqs", "get_message_count"),
+            ("slack", "get_message"),
+            ("gitlab", "get_pipeline_job_output"),
+            ("heroku", "get_process_info"),
+            ("wallet", "get_airdrop_history"),
+            ("db", "count_rows"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Read(_)), "{tool}: {:?}", says(server, tool));
         }
@@ -588,6 +609,16 @@ mod tests {
             ("queue", "get_queue_message"),
             ("queue", "retrieve_message_from_queue"),
             ("queue", "get_dead_letter"),
+            ("aws-sqs", "get_message"),
+            ("other", "rabbitmq_broker_get_message"),
+            ("kafka", "fetch_messages"),
+            ("desktop-commander", "read_process_output"),
+            ("other", "get_terminal_session_output"),
+            ("other", "readSessionStdout"),
+            ("wallet", "getAirdrop"),
+            ("wallet", "get_faucet_tokens"),
+            ("other", "count_down"),
+            ("click", "query_clickhouse"),
             ("vault", "read_once_secret"),
             ("shop", "get_paid"),
             ("shop", "get_money_back"),

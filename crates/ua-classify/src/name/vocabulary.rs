@@ -160,6 +160,29 @@ pub(super) const DATABASE_STATES: &[&str] =
 pub(super) const TAKEN_WHEN_READ: &[&str] =
     &["inbox", "message", "messages", "notification", "notifications", "queue", "stream"];
 
+/// What says of a message that it lies in a queue, wherever it stands in the name of a tool or of its server: whoever gets it may have taken it.
+pub(super) const QUEUES: &[&str] = &[
+    "activemq",
+    "amqp",
+    "broker",
+    "kafka",
+    "mq",
+    "nats",
+    "pubsub",
+    "pulsar",
+    "queue",
+    "rabbit",
+    "rabbitmq",
+    "servicebus",
+    "sqs",
+];
+
+/// What runs on and writes as it goes: whoever reads its output mostly gets what came since it was read last.
+pub(super) const RUNNING: &[&str] = &["command", "process", "pty", "repl", "session", "shell", "terminal"];
+
+/// What keeps metrics and logs, and is asked in a language that changes nothing: `query_prometheus`.
+pub(super) const TELEMETRY: &[&str] = &["loki", "mimir", "prometheus", "thanos"];
+
 /// What something is marked as, behind `mark`.
 pub(super) const MARKED_AS: &[&str] = &[
     "answered",

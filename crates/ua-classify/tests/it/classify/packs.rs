@@ -290,3 +290,46 @@ fn a_lost_call_that_takes_no_mark_is_looked_for_by_its_values() {
     let marker = vouched("work", "github").classify(&comment, None).marker.unwrap();
     assert!(!marker.apply(&mut json!({"reaction": "+1"}).as_object().unwrap().clone(), "k"));
 }
+
+/// Servers that only answer, and the two tools of another one that look and leave something behind.
+#[test]
+fn servers_that_only_answer_are_read_by_their_packs() {
+    for (pack, name) in [
+        ("context7", "resolve-library-id"),
+        ("context7", "query-docs"),
+        ("time", "convert_time"),
+        ("google-maps", "maps_geocode"),
+        ("google-maps", "maps_directions"),
+        ("perplexity", "perplexity_ask"),
+        ("perplexity", "perplexity_research"),
+        ("grafana", "query_loki_logs"),
+        ("grafana", "generate_deeplink"),
+    ] {
+        let class = vouched("work", pack).classify(&of("work", name, &[]), None).class;
+        assert_eq!(class, SideEffectClass::ReadOnly, "{pack}: {name}");
+    }
+    for (pack, name, kind) in [
+        ("grafana", "find_slow_requests", "investigation.create"),
+        ("perplexity", "perplexity_research_start", "research_run.create"),
+    ] {
+        let policy = vouched("work", pack).classify(&of("work", name, &[]), None);
+        assert_eq!((policy.class, policy.effect_kind.unwrap().as_str()), (SideEffectClass::External, kind), "{name}");
+        // By the server's name alone the pack may still raise caution.
+        let claimed = plain().classify(&of(pack, name, &[]), None);
+        assert_eq!(claimed.class, SideEffectClass::External, "{name}");
+    }
+}
+
+/// Whom a call reaches is told by the same words as that a second one is one more, also where a name has nobody in it.
+#[test]
+fn what_reaches_somebody_is_asked_about_when_it_is_repeated() {
+    for name in ["sms", "call_phone", "generate_image", "start_thread", "fork_repository", "text_to_speech"] {
+        let policy = plain().classify(&of("other", name, &[]), None);
+        let makes = policy.makes_anew || policy.effect_kind.as_ref().is_some_and(ua_core::EffectKind::is_creating);
+        assert!(policy.class == SideEffectClass::External && makes, "{name}: {policy:?}");
+    }
+    for name in ["get_sms", "list_threads", "generate_uuid", "generate_report_preview"] {
+        let policy = plain().classify(&of("other", name, &[]), None);
+        assert!(policy.effect_kind.is_none() && !policy.makes_anew, "{name}: {policy:?}");
+    }
+}
