@@ -18,6 +18,7 @@ use crate::definitions::Locked;
 use crate::destination::{Decides, SAY_NO_PLACE};
 use crate::dialect::Protocol;
 use crate::error::McpError;
+use crate::exchange::OLD_TRANSPORT;
 use crate::http::{check_header_name, key_in_the_clear};
 
 /// The longest server name; it is part of every tool's name, which providers limit to 64 characters.
@@ -344,7 +345,10 @@ impl Entry<'_> {
         let reach = match kind.as_deref() {
             Some("stdio") => self.stdio(&mut entry)?,
             Some("http" | "streamable-http" | "streamableHttp") => self.http(&mut entry)?,
-            Some("sse") => return Err(self.wrong("type", "the old HTTP+SSE transport is not supported; use `http`")),
+            Some("sse") => {
+                let why = format!("use `http` where the server speaks it; if it is one of {OLD_TRANSPORT}");
+                return Err(self.wrong("type", why));
+            }
             Some(other) => {
                 return Err(
                     self.wrong("type", format!("`{}` is neither `stdio` nor `http`", ua_core::in_a_sentence(other)))
@@ -575,6 +579,8 @@ mod tests {
         for (fields, expected) in cases {
             assert_eq!(refusal(&entry(fields)), expected);
         }
+        let old = refusal(&entry(r#"{"type": "sse", "url": "https://a/sse"}"#));
+        assert!(old.contains("use `http` where") && old.contains("`mcp-remote`"), "{old}");
     }
 
     #[test]

@@ -162,11 +162,24 @@ pub(crate) async fn open(
             opening.agree(Arc::new(Dialect::of_discovery(&asked, protocol, client)?));
             return Ok(());
         }
-        shaken => shaken.map_err(Unanswered::into_why)?,
+        shaken => shaken.map_err(not_shaken)?,
     };
     opening.agree(Arc::new(Dialect::of_handshake(&shaken, protocol)?));
     opening.initialized().await.map_err(|why| format!("the handshake failed: {why}"))
 }
+
+/// Why there was no handshake. A server that only knows the transport of revision 2024-11-05 takes no post where its stream is, and says so by
+/// its status alone.
+fn not_shaken(why: Unanswered) -> String {
+    match why {
+        Unanswered::Status(404 | 405, why) => format!("{why} (if this is a server of {OLD_TRANSPORT})"),
+        why @ (Unanswered::Refused(..) | Unanswered::Status(..) | Unanswered::Broken(_)) => why.into_why(),
+    }
+}
+
+/// How a server of the transport before this one is reached all the same.
+pub(crate) const OLD_TRANSPORT: &str = "the old HTTP+SSE transport, which is not spoken here, a bridge such as the npm package `mcp-remote` \
+                                        reaches it as the `command` of a local server (docs/guide/own-tool-servers.md)";
 
 /// How long the answer of a read may take when its policy says nothing.
 pub const PATIENCE_FOR_READS: Duration = Duration::from_mins(2);
@@ -276,6 +289,14 @@ mod tests {
         let outcome = completed(CALL, true, result);
         let Outcome::Continues(handle) = outcome else { panic!("{outcome:?}") };
         *handle
+    }
+
+    #[test]
+    fn whoever_takes_no_post_may_speak_the_old_transport() {
+        let why = |status| not_shaken(Unanswered::Status(status, format!("HTTP status {status}")));
+        assert!(why(404).contains("HTTP status 404 (if this") && why(405).contains("`mcp-remote`"), "{}", why(404));
+        assert_eq!(why(403), "HTTP status 403");
+        assert_eq!(not_shaken(Unanswered::Broken("gone".to_owned())), "gone");
     }
 
     #[test]
