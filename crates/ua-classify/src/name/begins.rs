@@ -164,10 +164,11 @@ const PEOPLE: &[&str] = &[
     "vendor",
 ];
 
-/// Verbs of telling somebody something that are things as often where a name begins with one of them.
+/// Verbs of telling somebody something that are things as often where a name begins with one of them, or name what is told: `tell_joke`.
 const TELLING_OR_THING: &[&str] =
-    &["alert", "call", "email", "mail", "message", "phone", "post", "reply", "ring", "text"];
+    &["alert", "call", "email", "mail", "message", "phone", "post", "reply", "ring", "tell", "text"];
 
+/// Each beginning beside what makes it a verb.
 const BEGINNINGS: &[(&str, Behind)] = &[
     ("airdrop", Behind::AnythingBut(&[], "payment", "pay")),
     ("alert", Behind::Somebody("message")),
@@ -390,7 +391,7 @@ pub(super) fn called_by_noun(rest: &[String]) -> Option<EffectKind> {
 /// `sms`, `telegram_sticker`, `team_alert`. The same once more may be one more.
 pub(super) fn tells_somebody(rest: &[String]) -> bool {
     let (Some((first, after)), Some(last)) = (rest.split_first(), rest.last()) else { return false };
-    // Words that are things as often stand alone, or in front of whom it goes to: `message`, `mail_to`, and not `text_file`, `message_by_id`.
+    // These stand alone, or in front of whom it goes to: `message`, `mail_to`, and not `text_file`, `message_by_id`, `tell_joke`.
     if has(TELLING_OR_THING, first) {
         let is_to = |word: &String| word == "to" && first != "text";
         return after.is_empty() || (after.len() == 1 && is_to(&after[0]));

@@ -781,6 +781,7 @@ mod tests {
             "edit_message",
             "translate_text",
             "text_file",
+            "tell_joke",
             "compose_tweet",
             "latest_message",
             "message_by_id",
