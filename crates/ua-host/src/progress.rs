@@ -662,6 +662,14 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_does_not_read_is_told_with_what_is_done_about_it() {
+        let cut = reads_only_in_words(5, 4_096, true);
+        assert!(cut.contains("turn 5") && cut.contains("only 4096 tokens") && cut.contains("is cut"), "{cut}");
+        let perhaps = reads_only_in_words(5, 4_096, false);
+        assert!(!perhaps.contains("is cut") && perhaps.contains("num_ctx"), "{perhaps}");
+    }
+
+    #[test]
     fn a_limit_that_nobody_set_is_not_told_as_one() {
         let set = over_limit_in_words(128_000, false);
         assert!(set.contains("128000 tokens") && set.contains("`history_max_tokens`"), "{set}");

@@ -410,3 +410,33 @@ pub(crate) fn recorded_in(
     })?;
     Ok(Arc::new(recording))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model in the network of a composition is asked without a key, and whoever starts a run is told what that means.
+    #[test]
+    fn s10_a_host_that_is_named_for_it_is_asked_in_the_clear_and_that_is_told() {
+        let settings = |hosts: &str, address: &str| {
+            let said = [("UA_PLAIN_HTTP_HOSTS", hosts), ("OPENAI_BASE_URL", address)];
+            let variables = said.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            Settings::read(crate::Process { variables, ..crate::Process::default() })
+        };
+        let env = Env::simulated(1);
+        let made = |settings: &Settings| {
+            by_settings(settings, "openai-chat", false, &ModelExtras::default(), &env).unwrap().map(drop)
+        };
+        let named = settings("ollama", "http://ollama:11434");
+        assert!(made(&named).is_ok() && key_of(&named, "openai-chat").is_none());
+        let told = in_the_clear(&named, "openai-chat").unwrap();
+        assert!(told.contains("http://ollama:11434 unencrypted"), "{told}");
+        for (hosts, address) in
+            [("", "http://ollama:11434"), ("ollama:80", "http://ollama:11434"), ("*", "http://ollama")]
+        {
+            let settings = settings(hosts, address);
+            assert!(made(&settings).is_err() && in_the_clear(&settings, "openai-chat").is_none(), "{hosts} {address}");
+        }
+        assert_eq!(in_the_clear(&settings("ollama", "https://ollama"), "openai-chat"), None);
+    }
+}
