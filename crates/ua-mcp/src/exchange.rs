@@ -178,7 +178,7 @@ fn not_shaken(why: Unanswered) -> String {
 }
 
 /// How a server of the transport before this one is reached all the same.
-pub(crate) const OLD_TRANSPORT: &str = "the old HTTP+SSE transport, which is not spoken here, a bridge such as the npm package `mcp-remote` \
+pub(crate) const OLD_TRANSPORT: &str = "the old HTTP+SSE transport, which is not supported, a bridge such as the npm package `mcp-remote` \
                                         reaches it as the `command` of a local server (docs/guide/own-tool-servers.md)";
 
 /// How long the answer of a read may take when its policy says nothing.
