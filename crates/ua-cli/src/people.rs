@@ -197,19 +197,34 @@ impl People for AtTerminal {
                 None
             };
             still.quiet_for(wait);
+            let mut standing = lock(&self.standing);
             if seen.sub_agent.is_none() {
-                let mut standing = lock(&self.standing);
                 standing.take(seen.signal);
-                still.doing(standing.doing_text(), standing.verb(), standing.note());
+            } else {
+                standing.take_below(seen.signal);
             }
+            still.doing(standing.doing_text(), standing.verb(), standing.note());
             if seen.line.is_some() {
                 still.told();
             }
         }
-        if seen.sub_agent.is_none()
-            && let Some(live) = &*lock(&self.live)
-        {
-            live.take(seen.signal);
+        if let Some(live) = &*lock(&self.live) {
+            if seen.sub_agent.is_none() {
+                live.take(seen.signal);
+            } else {
+                live.take_below(seen.signal);
+            }
+        }
+    }
+
+    fn settled(&self, question: &QuestionId) {
+        if let Some(still) = &*lock(&self.still) {
+            let mut standing = lock(&self.standing);
+            standing.settled(question);
+            still.doing(standing.doing_text(), standing.verb(), standing.note());
+        }
+        if let Some(live) = &*lock(&self.live) {
+            live.settled(question);
         }
     }
 

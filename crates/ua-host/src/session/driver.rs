@@ -92,7 +92,7 @@ impl Driver {
         let redactor = host.redactor().clone();
         let mut watcher =
             progress::watcher(taken.workspace.clone(), &run.run_id, env.clone(), redactor, self.people.clone(), label);
-        if self.people.presence() == Presence::Here {
+        if self.people.presence() != Presence::Nobody {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
         let is_taken_again = taken.lease.epoch > FIRST_EPOCH;
