@@ -185,6 +185,33 @@ fn every_listing_fits_every_terminal() {
     worker.wait();
 }
 
+/// A path is copied: however narrow the terminal, it stands whole on one line, alone on it where it does not fit beside its name.
+#[test]
+fn paths_are_whole_on_every_terminal() {
+    let env = env();
+    let turns = json!([{"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "work_products/a.md", "content": "one"}}]}, {"text": "Done."}]);
+    let fields = json!({"stop_conditions": [{"artifact": "work_products/a.md"}]});
+    let job = env.named_job("a-job-with-a-name-that-takes-some-room", &fields, &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["schedule", "add", "nightly", &job, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin"]).code(0);
+    let workspace = env.workspace();
+    let details = workspace.join("job_completion_r.md").display().to_string();
+    let workspace = workspace.display().to_string();
+    for columns in [40, 80] {
+        for (command, wanted) in
+            [(&["runs", "show", "r"][..], &[&workspace, &details][..]), (&["schedule", "list"][..], &[&job][..])]
+        {
+            let mut screen = Screen::start_on(&env, columns, &[command, &["--color", "never"]].concat(), &[]);
+            assert_eq!(screen.end(), 0);
+            let raw = screen.raw().replace('\r', "");
+            for path in wanted {
+                let is_whole = raw.lines().any(|line| line.ends_with(path.as_str()));
+                assert!(is_whole, "{command:?} at {columns} cuts {path}:\n{raw}");
+            }
+        }
+    }
+}
+
 /// A list that is empty for a slip reads as if nothing had been sent.
 #[test]
 fn calls_of_a_tool_that_nobody_has_are_refused_and_those_of_a_pattern_are_listed() {

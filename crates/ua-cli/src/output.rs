@@ -16,7 +16,7 @@ use crate::error::HostError;
 use crate::shown::Shown;
 
 pub(crate) use crate::table::print_table;
-pub(crate) use ua_host::text::{line, plain};
+pub(crate) use ua_host::text::{line, place, plain};
 
 /// What makes the commands complete that this process tells; set once it is known where its runs are.
 static COMMANDS: OnceLock<Commands> = OnceLock::new();
@@ -231,11 +231,13 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
         let below = indent + if line[indent..].starts_with("ua ") { 4 } else { 2 };
         let gap = line[indent..].find("  ").map(|at| indent + at);
         let value = gap.and_then(|gap| Some(gap + line[gap..].find(|c| c != ' ')?));
+        // A path or a command that is longer than that stands alone on its line: it is copied as it stands.
+        let longest = |word| pieces(word).map(columns).max().unwrap_or_default();
+        let first = |value: usize| words(&line[value..]).next().map_or(0, longest);
+        let has_room = |value: usize| columns(&line[..value]) + first(value).max(NARROWEST) <= room;
         let (begin, rest, hang) = match gap.zip(value) {
             // Beside its name there is room for it.
-            Some((_, value)) if columns(&line[..value]) + NARROWEST <= room => {
-                (line[..value].to_owned(), &line[value..], columns(&line[..value]))
-            }
+            Some((_, value)) if has_room(value) => (line[..value].to_owned(), &line[value..], columns(&line[..value])),
             Some((gap, value)) => {
                 (format!("{}\n{:below$}", wrapped_to(&line[..gap], 0, Some(room)), ""), &line[value..], below)
             }
@@ -442,6 +444,21 @@ mod tests {
         for prose in ["the program ua has its own words", about, &open] {
             assert!(page_to(prose, Some(24)).contains('\n'), "{prose}");
         }
+    }
+
+    /// Beside its name a path would be broken by the terminal somewhere; alone on its line it is copied with it.
+    #[test]
+    fn a_path_that_has_no_room_beside_its_name_stands_alone() {
+        let path = "/srv/reports/runs/session_20261130_184816_tide-mills/work_products/report.pdf";
+        let page = format!("Workspace      {path}\n  ua resume 04204fd2 --root /srv/runs\nStatus         done");
+        for room in 21..=160 {
+            let shown = page_to(&page, Some(room));
+            let is_alone = shown.lines().any(|line| line == format!("  {path}"));
+            let is_beside = shown.lines().any(|line| line == format!("Workspace      {path}"));
+            assert!(if room < 15 + path.len() { is_alone } else { is_beside }, "{room}:\n{shown}");
+        }
+        let gone = page_to(&format!("Workspace      {path} (not there any more)"), Some(80));
+        assert!(gone.starts_with(&format!("Workspace\n  {path}")), "{gone}");
     }
 
     #[test]

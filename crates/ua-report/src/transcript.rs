@@ -8,7 +8,7 @@ use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, Receip
 
 use ua_evidence::EvidenceReport;
 use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
-use ua_evidence::quote::{code, cut, fenced, line, span, stored_name};
+use ua_evidence::quote::{PLACE, code, cut, fenced, line, span, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
@@ -284,7 +284,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
         "model      {}",
         if models.is_empty() { "none was asked".to_owned() } else { line(&models, 160) }
     ));
-    lines.push(format!("workspace  {}", line(&run.workspace_dir, 300)));
+    lines.push(format!("workspace  {}", line(&run.workspace_dir, PLACE)));
     lines.push(format!("submitted  {}", run.created_at));
     lines.push(format!("changed    {}", run.updated_at));
     lines.push(format!("active     {} in {}", span(run.held_millis), processes_words(records)));
@@ -303,7 +303,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     }
     lines.extend(evidence.map(conditions_line));
     lines.extend(outside_effects(records));
-    let main = run.final_artifact_ref.as_deref().map_or_else(|| "none".to_owned(), |path| line(path, 200));
+    let main = run.final_artifact_ref.as_deref().map_or_else(|| "none".to_owned(), |path| line(path, PLACE));
     lines.push(format!("artifact   {main}"));
     let output = run.final_output.as_deref().map_or_else(|| "none".to_owned(), |output| line(output, 200));
     lines.push(format!("output     {output}"));

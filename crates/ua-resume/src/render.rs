@@ -12,7 +12,7 @@ use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
 use crate::words::{status_detail, status_words};
 use ua_evidence::call_line::CallLine;
-use ua_evidence::quote::{code, quoted, stored_name};
+use ua_evidence::quote::{PLACE, code, quoted, stored_name};
 use ua_evidence::{Artifact, Stands};
 
 /// The most effects that the note lists one by one; the packet lists all.
@@ -47,7 +47,7 @@ impl ResumePacket {
         let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
         page.item(&format!("status: {status}{detail}"));
         page.item(&format!("driven by: {}", self.processes));
-        page.item(&format!("workspace: {}", code(&self.workspace_dir, 300)));
+        page.item(&format!("workspace: {}", code(&self.workspace_dir, PLACE)));
         if let Some(step) = &self.step {
             page.item(&format!(
                 "step {}: phase {}, {} ({})",
@@ -113,7 +113,7 @@ impl ResumePacket {
         if !self.read_first.is_empty() {
             page.heading(2, "Read first");
             for file in &self.read_first {
-                page.item(&format!("{} — {}", code(&file.path, 300), file.why));
+                page.item(&format!("{} — {}", code(&file.path, PLACE), file.why));
             }
         }
     }
@@ -187,7 +187,7 @@ pub fn write_question(page: &mut Page, question: &QuestionLine, before: &str) {
             page.block(question.remark.unwrap_or("Answer it with one of:"));
             // A list and not one block: whoever copies a block runs all of it.
             for command in &question.commands {
-                page.item(&code(command, 300));
+                page.item(&code(command, PLACE));
             }
         }
     }
@@ -272,7 +272,7 @@ pub const fn action_in_words(action: ReplayStatus, stands: Option<Stands>) -> &'
 
 /// A file of the workspace: where it is, and its digest.
 pub fn file_line(file: &Artifact) -> String {
-    format!("{} — {} bytes, sha256 {}", code(&file.path, 300), file.bytes, file.sha256)
+    format!("{} — {} bytes, sha256 {}", code(&file.path, PLACE), file.bytes, file.sha256)
 }
 
 /// The id that the other side gave an effect, to be put behind other words; nothing where it gave none.

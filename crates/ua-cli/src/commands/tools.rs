@@ -17,7 +17,7 @@ use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
 use crate::complete;
 use crate::error::{FAILED, HostError, OK, chain};
-use crate::output::{line, print, print_json, print_table, tell};
+use crate::output::{line, place, print, print_json, print_table, tell};
 use crate::view::{ToolRow, ToolsLocked};
 
 /// `ua tools …`.
@@ -160,13 +160,13 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                     print(format!("no job would start with this: {problem}\n"))?;
                 }
                 for problem in classifier.misnamed(spec, &specs.iter().collect::<Vec<_>>()) {
-                    let (rule, file) = (line(&problem.rule_id, 60), line(&problem.file, 200));
+                    let (rule, file) = (line(&problem.rule_id, 60), place(&problem.file));
                     print(format!("no job would start with this: {problem}, in rule `{rule}` of {file}\n"))?;
                 }
                 if let Some(job) = &job
                     && let Some(why) = not_started(&job_file::read(host.settings(), job)?.tools, spec)
                 {
-                    print(format!("{} does not offer it: {why}\n", line(&job.shown().to_string(), 200)))?;
+                    print(format!("{} does not offer it: {why}\n", place(&job.shown().to_string())))?;
                 }
             }
             // Whoever tries a rule of such a file looks here for what it does.
@@ -180,7 +180,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 tell(format!(
                     "note: `{}` ({}) matches no tool that is configured here: correct its name or server, if it is meant for one",
                     line(&rule.rule, 60),
-                    line(&rule.place, 200)
+                    place(&rule.place)
                 ));
             }
         }
