@@ -212,6 +212,23 @@ fn paths_are_whole_on_every_terminal() {
     }
 }
 
+/// Why a tool has its class is readable where most terminals are, and whole where no terminal reads.
+#[test]
+fn why_a_tool_has_its_class_is_readable_at_eighty_columns() {
+    let env = env();
+    for (columns, wanted) in [(80, Some("rule own-replacing-writes")), (40, None)] {
+        let mut screen = Screen::start_on(&env, columns, &["tools", "list", "--color", "never"], &[]);
+        assert_eq!(screen.end(), 0);
+        let raw = screen.raw().replace('\r', "");
+        let row = raw.lines().find(|line| line.starts_with("write_local_file")).expect("a row");
+        assert!(!row.contains('…') && row.chars().count() <= usize::from(columns), "{columns}: {row}");
+        assert!(wanted.is_none_or(|why| row.ends_with(why)), "{columns}: {row}");
+        assert!(raw.contains("`ua tools explain NAME`"), "{raw}");
+    }
+    let whole = "rule own-replacing-writes of the built-in policy calls it local";
+    env.run(&["tools", "list"]).code(0).shows(&[whole]);
+}
+
 /// A list that is empty for a slip reads as if nothing had been sent.
 #[test]
 fn calls_of_a_tool_that_nobody_has_are_refused_and_those_of_a_pattern_are_listed() {

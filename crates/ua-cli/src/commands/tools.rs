@@ -121,7 +121,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                         shown_name(&specs, spec),
                         policy.class.to_string(),
                         policy.on_unknown.to_string(),
-                        line(&policy.reason, 80),
+                        why(&policy.reason, &policy.class.to_string()),
                     ]
                 });
                 print_table(&crate::listings::TOOLS, rows.collect())?;
@@ -131,6 +131,9 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                     .collect();
                 for (word, meaning) in words {
                     tell(format!("{word}: {meaning}"));
+                }
+                if crate::terminal::is_read_by_person() {
+                    tell("`ua tools explain NAME` says why, in full");
                 }
                 for (server, about) in &about {
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
@@ -243,6 +246,28 @@ fn not_started(tools: &ToolsSpec, spec: &ToolSpec) -> Option<String> {
 fn shown_name(specs: &[ToolSpec], spec: &ToolSpec) -> String {
     let is_only = specs.iter().filter(|other| other.name.tool == spec.name.tool).count() == 1;
     if is_only && crate::terminal::is_read_by_person() { spec.name.tool.clone() } else { spec.name.raw.clone() }
+}
+
+/// Why a tool has its class, in a table: for a person at a terminal as short as it can be, and whole for whoever else reads. All of it is what
+/// `ua tools explain` says.
+pub(super) fn why(reason: &str, class: &str) -> String {
+    if crate::terminal::is_read_by_person() { why_in_short(reason, class) } else { line(reason, usize::MAX) }
+}
+
+/// The first clause of a reason without what stands beside it: the class, and that a rule is one of ours.
+fn why_in_short(reason: &str, class: &str) -> String {
+    let first = reason.split([',', ';']).next().unwrap_or_default();
+    let first = first.strip_suffix(&format!(" calls it {class}")).unwrap_or(first);
+    let first = first.strip_suffix(" of the built-in policy").unwrap_or(first);
+    let shorter = [
+        ("its server says ", "server: "),
+        ("its name contains the side-effect word ", "name: "),
+        ("its name suggests a read ", "name: a read "),
+        ("its name joins actions ", "name: joins "),
+        ("nothing is known about this tool", "nothing is known"),
+    ];
+    let found = shorter.iter().find_map(|(long, short)| Some(format!("{short}{}", first.strip_prefix(long)?)));
+    line(found.as_deref().unwrap_or(first), usize::MAX)
 }
 
 /// A tool as `--json` shows it.
@@ -394,5 +419,44 @@ fn tell_of_lock(host: &Host, file: &ConfigFile, now: &DefinitionLock) {
             "no job is offered what is not as in mcp.lock; `ua tools list --json` has what each tool says of itself, and `{}` accepts it",
             tool_lock::command(file)
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a terminal of 80 columns the widest of our tools leave this much for the reason.
+    const ROOM: usize = 33;
+
+    #[test]
+    fn a_reason_in_a_table_is_short_and_says_nothing_twice() {
+        for (reason, class, wanted) in [
+            ("rule own-replacing-writes of the built-in policy calls it local", "local", "rule own-replacing-writes"),
+            ("rule mails of policy.toml calls it external", "external", "rule mails of policy.toml"),
+            (
+                "rule mails of the job's policy.toml, which is trusted, calls it external",
+                "external",
+                "rule mails of the job's policy.toml",
+            ),
+            ("its name contains the side-effect word \"order\"", "external", "name: \"order\""),
+            ("its name suggests a read (\"get\")", "read_only", "name: a read (\"get\")"),
+            ("its server says readOnlyHint = false", "external", "server: readOnlyHint = false"),
+            (
+                "its server says readOnlyHint = true, which is trusted where the name suggests the same",
+                "read_only",
+                "server: readOnlyHint = true",
+            ),
+            (
+                "nothing is known about this tool, so it is treated as an external side effect",
+                "external",
+                "nothing is known",
+            ),
+            ("its name contains the side-effect word \"order\"; the job raises it", "external", "name: \"order\""),
+        ] {
+            let short = why_in_short(reason, class);
+            assert_eq!(short, wanted);
+            assert!(short.chars().count() <= ROOM + 2, "{short}");
+        }
     }
 }
