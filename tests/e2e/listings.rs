@@ -223,7 +223,7 @@ fn why_a_tool_has_its_class_is_readable_at_eighty_columns() {
         let row = raw.lines().find(|line| line.starts_with("write_local_file")).expect("a row");
         assert!(!row.contains('…') && row.chars().count() <= usize::from(columns), "{columns}: {row}");
         assert!(wanted.is_none_or(|why| row.ends_with(why)), "{columns}: {row}");
-        assert!(raw.contains("`ua tools explain NAME`"), "{raw}");
+        assert!(raw.contains("ua tools explain NAME"), "{raw}");
     }
     let whole = "rule own-replacing-writes of the built-in policy calls it local";
     env.run(&["tools", "list"]).code(0).shows(&[whole]);

@@ -29,9 +29,6 @@ pub(crate) struct Live {
     state: Mutex<State>,
 }
 
-/// The most columns in front of what is being done: the spinner, and how long it takes.
-const CLOCK: usize = 12;
-
 /// A call that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LiveCall {
@@ -201,9 +198,8 @@ impl Live {
     }
 
     fn show(&self, state: &State) {
-        let room = crate::terminal::err_width();
+        // What there is no room for is left out where it is drawn: a window changes.
         let doing = format!("{}{}", state.doing_text(), state.note());
-        let doing = room.map_or_else(|| doing.clone(), |room| line(&doing, room.saturating_sub(CLOCK)));
         crate::terminal::show(Display {
             began: self.began,
             doing: Shown::from(doing).as_str().to_owned(),
