@@ -123,11 +123,24 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
     let has_key = key.as_ref().is_none_or(|(variable, _)| settings.var(variable).is_some());
     // Whoever uses the gateway alone has an agent with a model of its own.
     let is_without_jobs = job.is_none() && !has_key && ua_host::gateway::is_all_that_is_used(host);
+    let is_chosen = ["UA_PROVIDER", "ANTHROPIC_MODEL"].iter().any(|variable| settings.var(variable).is_some());
+    let is_to_come = job.is_none() && !has_key && !is_without_jobs && !is_chosen;
     match key.filter(|(variable, _)| settings.var(variable).is_none()) {
         Some((variable, setting)) if is_without_jobs => findings.warn(
             "model",
             format!("there is no key for the provider {provider}: jobs need one, the gateway does not"),
             format!("to run jobs, set {variable}, or {setting} in the user's config.toml"),
+        ),
+        // Nobody has asked for a model yet: it is what comes next, and nothing that is wrong.
+        Some((variable, setting)) if is_to_come => findings.warn(
+            "model",
+            format!(
+                "no model is set up yet: there is no key for {provider}, which a job uses that names no other; a job that plays a script, as the one \
+                 of `ua init` does, runs without a key"
+            ),
+            format!(
+                "when you want a model to answer, set {variable}, or {setting} in the user's config.toml; for another provider, name it in UA_PROVIDER"
+            ),
         ),
         Some((variable, setting)) if job.is_none() => findings.fail(
             "model",
@@ -166,6 +179,7 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
             }
             _ if !is_provider => {}
             _ if is_without_jobs => findings.ok("prices", "jobs need prices, the gateway does not"),
+            _ if is_to_come => findings.ok("prices", "no model is set up yet that costs something"),
             _ if provider == "scripted" => findings.ok("prices", "a scripted model costs nothing"),
             (_, file) => findings.warn(
                 "prices",
