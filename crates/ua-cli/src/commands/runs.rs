@@ -448,8 +448,7 @@ fn processes(records: &RunRecords, standing: &Standing, now: Timestamp) -> Strin
 
 /// What the run cost; where nobody knows, how that is changed.
 fn cost(usage: &UsageSummary) -> String {
-    let is_played = |model: &&ua_runner::ModelUsage| matches!(model.provider.as_str(), "scripted" | "replay");
-    let unpriced = usage.models.iter().find(|model| model.unpriced_requests > 0 && !is_played(model));
+    let unpriced = usage.models.iter().find(|model| model.unpriced_requests > 0 && !model.is_played());
     let how = unpriced.map_or_else(String::new, |of| {
         format!("; {} says what counts it", ua_host::models::looked_up(&of.provider, &of.model))
     });
