@@ -92,6 +92,13 @@ impl Still {
     }
 }
 
+impl Still {
+    /// What was told just now is so for a while, and needs no other line soon.
+    pub(crate) fn seldom(&self) {
+        lock(&self.silence).most = LONGEST;
+    }
+}
+
 impl Drop for Still {
     fn drop(&mut self) {
         self.task.abort();
