@@ -323,6 +323,12 @@ impl Server {
         self.known().map(|known| known.about.clone())
     }
 
+    /// What it wrote first where only messages belong, as a sentence; nothing while it starts or ends, or of one that wrote no such thing.
+    pub(crate) fn first_stray(&self) -> Option<String> {
+        let running = self.running.try_lock().ok()?;
+        running.as_ref()?.connection().host().first_stray_of_server()
+    }
+
     /// What `mcp.lock` would say about it, once its tools were listed.
     pub(crate) fn as_found(&self) -> Option<LockedServer> {
         self.known().map(|known| known.as_found.clone())
@@ -477,6 +483,7 @@ impl Server {
         match opened {
             Ok(session) => {
                 tracing::info!(server, generation, "tool server started");
+                host.note_first_stray();
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err((why, is_late)) => {

@@ -108,7 +108,7 @@ Such a tool is treated as an external effect that takes no key: at most once, an
 pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostError> {
     match command {
         ToolsCommand::List { mcp_config, policy, job, json } => {
-            let Looked { specs, about } = look(host, mcp_config.as_deref()).await?;
+            let Looked { specs, about, strays } = look(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
             let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?;
             let classifier = classifier_of_user(host.settings(), &policy, of_job.as_ref(), file.as_ref())?;
@@ -134,6 +134,9 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 }
                 if crate::terminal::is_read_by_person() {
                     tell("`ua tools explain NAME` says why, in full");
+                }
+                for stray in &strays {
+                    tell(format!("note: {stray}; a log belongs on standard error"));
                 }
                 for (server, about) in &about {
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
@@ -285,6 +288,8 @@ pub(super) fn row(spec: &ToolSpec, policy: &ua_core::CallPolicy) -> ToolRow {
 struct Looked {
     specs: Vec<ToolSpec>,
     about: Vec<(String, ServerAbout)>,
+    /// Which of them wrote to their standard output what is no message, in sentences.
+    strays: Vec<String>,
 }
 
 /// `ua tools lock`: writes what the tools are now beside the MCP configuration, or compares with what was written.
@@ -348,9 +353,10 @@ async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, Definit
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
     let listed = servers::list(host, &transport, &names, |sentence| tell(sentence)).await;
     let (about, definitions) = (transport.about(), transport.definitions());
+    let strays = transport.strays().into_iter().map(|(_, sentence)| sentence).collect();
     transport.shutdown().await;
     let specs = listed.map_err(|e| HostError::usage(chain(&e)).hint(servers::what_helps(&e)))?;
-    Ok((Looked { specs, about }, definitions))
+    Ok((Looked { specs, about, strays }, definitions))
 }
 
 async fn offered(host: &Host, mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>, HostError> {

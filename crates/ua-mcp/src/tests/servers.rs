@@ -251,6 +251,8 @@ async fn a_line_that_is_no_message_is_told_and_stalls_nothing() {
     let sending = Sending { timeout, ..Sending::call("torn_line", Map::new(), Map::new()) };
     let why = lost(connection.call(sending, &world.shared.env).await);
     assert_eq!(why, format!("no answer within 1 s; {stray}"));
+    // Whoever looks at the servers is told which of them does so.
+    assert_eq!(world.server.first_stray(), Some(stray.replacen("it", "tool server `fake`", 1)));
     world.server.shut_down(&world.shared).await;
 }
 

@@ -356,6 +356,10 @@ pub(super) async fn servers(
                     .about()
                     .pop()
                     .map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
+                // Once it is known what it says, and before it is ended.
+                let stray = transport.strays().pop();
+                let stray =
+                    stray.map_or_else(String::new, |(_, said)| format!("; {said}; a log belongs on standard error"));
                 let policies: Vec<_> = specs.iter().map(|spec| classifier.classify(spec, None)).collect();
                 let unknown =
                     policies.iter().filter(|policy| policy.class_source == ua_core::ClassSource::Default).count();
@@ -367,11 +371,14 @@ pub(super) async fn servers(
                         0 => String::new(),
                         some => format!(", {some} of them read only as far as their names say"),
                     };
-                    findings.ok(&check, format!("started, {}{speaks}{guessed}", ua_core::counted(specs.len(), "tool")));
+                    findings.ok(
+                        &check,
+                        format!("started, {}{speaks}{guessed}{stray}", ua_core::counted(specs.len(), "tool")),
+                    );
                 } else {
                     findings.warn(
                         &check,
-                        format!("started, {}{speaks}, {unknown} of them not known to any rule", ua_core::counted(specs.len(), "tool")),
+                        format!("started, {}{speaks}, {unknown} of them not known to any rule{stray}", ua_core::counted(specs.len(), "tool")),
                         "declare in a policy what they do; `ua tools explain NAME` shows what is known, and docs/guide/policies.md explains how",
                     );
                 }
