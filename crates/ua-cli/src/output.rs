@@ -285,7 +285,7 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
         let gap = line[indent..].find("  ").map(|at| indent + at);
         let value = gap.and_then(|gap| Some(gap + line[gap..].find(|c| c != ' ')?));
         // A path or a command that is longer than that stands alone on its line: it is copied as it stands.
-        let longest = |word| pieces(word).map(columns).max().unwrap_or_default();
+        let longest = |word: &str| pieces(word).map(columns).max().unwrap_or_default();
         let first = |value: usize| words(&line[value..]).next().map_or(0, longest);
         let has_room = |value: usize| columns(&line[..value]) + first(value).max(NARROWEST) <= room;
         let (begin, rest, hang) = match gap.zip(value) {

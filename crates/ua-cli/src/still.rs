@@ -90,9 +90,7 @@ impl Still {
         silence.told_at = self.env.now();
         silence.most = silence.shortest;
     }
-}
 
-impl Still {
     /// What was told just now is so for a while, and needs no other line soon.
     pub(crate) fn seldom(&self) {
         lock(&self.silence).most = LONGEST;
