@@ -485,8 +485,10 @@ fn a_tool_that_asks_is_not_said_to_run() {
     let live = env.start(&["job", &job, "--run-id", "r"]);
     until("the question", || env.try_rows("SELECT status FROM questions") == ["open"]);
     let question = env.value("SELECT question_id FROM questions");
-    let waits = format!("] turn 1 · post_comment waits for an answer (`ua answer {question}`) · still waiting after ");
-    until("a line that says who is waited for", || live.stderr().contains(&waits));
+    let waits = format!("] turn 1 · post_comment waits for an answer (`ua answer {question}");
+    let is_told =
+        |text: &str| text.lines().any(|line| line.contains(&waits) && line.contains(" · still waiting after "));
+    until("a line that says who is waited for", || is_told(&live.stderr()));
     assert!(!live.stderr().contains("post_comment · still running"), "{}", live.stderr());
     env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).code(0);
     live.wait().code(0);
