@@ -873,6 +873,81 @@ fn what_ends_a_trust_says_so() {
     assert_eq!(untrusted("install", &[]), json!([]));
 }
 
+/// G16: an entry as a person wrote it, with the gateway in front of it as `install` writes that, is one that a client can start; and in the end the
+/// file is what it was.
+#[test]
+fn g16_an_entry_that_was_wrapped_works_and_is_restored_to_the_byte() {
+    let env = env();
+    let said = env.run_by_bash(
+        r#"
+printf '// mine\n{\n  "mcpServers": { /* one */\n    "mail": {"command": "%s", "args": ["toolserver", "--workspace", ".", "--outbox", "./outbox"]},\n  },\n}\n' "$1" >mcp.json
+cp mcp.json before.json
+"$1" "$2" "$3" gateway install --file mcp.json
+# Its words as the file has them, which are the shell's too.
+eval "words=($(sed -n 's/.*"args": \[\([^]]*\)\].*/\1/p' mcp.json | tr ',' ' '))"
+test "${words[0]}" = gateway && echo wrapped
+coproc G { "$1" "${words[@]}"; }
+ask() { printf '%s\n' "$1" >&"${G[1]}"; read -r reply <&"${G[0]}"; echo "$reply"; }
+ask '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}'
+printf '%s\n' '{"jsonrpc":"2.0","method":"notifications/initialized"}' >&"${G[1]}"
+for id in 2 3; do
+  ask '{"jsonrpc":"2.0","id":'"$id"',"method":"tools/call","params":{"name":"send_email","arguments":{"to":["a@example.test"],"subject":"One","body":"x"}}}'
+done
+eval "exec ${G[1]}>&-"
+wait "$G_PID"
+"$1" "$2" "$3" gateway stop
+"$1" "$2" "$3" gateway uninstall --file mcp.json
+cmp mcp.json before.json && echo restored
+"#,
+    );
+    let said = said.code(0).shows(&["goes through the gateway now", "wrapped", "is restored", "restored"]).stdout;
+    assert!(said.contains("\"notice\":\"duplicate\"") && !said.contains("\"isError\":true"), "{said}");
+    assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 1);
+}
+
+/// The rules of a client come with its entries where a person asks for them, and both files are as they were in the end.
+#[test]
+fn rules_come_with_the_entries_and_go_with_them_to_the_byte() {
+    let env = env();
+    let said = env.run_by_bash(&format!(
+        "{HOME}{}",
+        r#"
+unset CLAUDE_CONFIG_DIR
+mkdir -p "$HOME/.claude" "$HOME/.codex"
+config="$HOME/.claude.json" settings="$HOME/.claude/settings.json" rules="$HOME/.codex/rules/ua-gateway.rules"
+printf '{"mcpServers": {"mail": {"command": "npx", "args": ["mail"]}}}\n' >"$config"
+printf '{\n  "permissions": {"deny": ["Bash(rm:*)"]} // mine\n}\n' >"$settings"
+printf '[mcp_servers.mail]\ncommand = "npx"\n' >"$HOME/.codex/config.toml"
+cp "$config" config.before
+cp "$settings" settings.before
+"$1" "$2" "$3" gateway install --client claude-code --guard --dry-run
+cmp "$settings" settings.before && echo looked
+"$1" "$2" "$3" gateway install --client claude-code --guard
+grep -q 'Bash(claude mcp:\*)' "$settings" && grep -q 'gateway hook' "$settings" && echo ruled
+"$1" "$2" "$3" gateway install --client claude-code --guard
+"$1" "$2" "$3" gateway install --client codex --guard --json
+test -f "$rules" && echo codex
+"$1" "$2" "$3" gateway install --client goose --guard || echo "code $?"
+"$1" "$2" "$3" gateway uninstall --client claude-code
+"$1" "$2" "$3" gateway uninstall --client codex
+cmp "$config" config.before && cmp "$settings" settings.before && test ! -e "$rules" && echo restored
+"#
+    ));
+    let said = said.code(0).shows(&[
+        "would be written",
+        "looked",
+        "are written now",
+        "ruled",
+        "Its rules are written already.",
+        "\"rules\"",
+        "codex",
+        "code 2",
+        "without the rules of `--guard`",
+        "restored",
+    ]);
+    assert!(said.stderr.contains("`--guard` is for claude-code and codex"), "{}", said.stderr);
+}
+
 /// Names of entries are a project's to choose: none of them writes a line of its own.
 #[test]
 fn s16_a_name_of_an_entry_forges_no_line() {

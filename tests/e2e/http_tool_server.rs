@@ -22,6 +22,8 @@ enum Then {
     Refuse(u16),
     /// Does it, and something in front of it says that there is no such session.
     ServeAndDeny,
+    /// Does it, and answers 401 as whoever it asked for something itself did.
+    ServeAndRefuse,
     /// Hangs up without an answer.
     HangUp,
     /// Answers nothing, and stays on the line.
@@ -64,7 +66,8 @@ impl Server {
                     "tools/call" => {
                         let plan = plans.next().unwrap_or(Then::Serve);
                         if let Then::Refuse(status) = plan {
-                            write(&stream, status, "the token is out of date");
+                            let challenge = if status == 401 { "www-authenticate: Bearer\r\n" } else { "" };
+                            write_with(&stream, status, challenge, "the token is out of date");
                             continue;
                         }
                         match plan {
@@ -73,11 +76,19 @@ impl Server {
                                 kept.push(stream);
                                 continue;
                             }
-                            Then::Serve | Then::AnswerAndLeave | Then::Refuse(_) | Then::ServeAndDeny => {}
+                            Then::Serve
+                            | Then::AnswerAndLeave
+                            | Then::Refuse(_)
+                            | Then::ServeAndDeny
+                            | Then::ServeAndRefuse => {}
                         }
                         log.lock().unwrap().push(request["params"]["arguments"].clone());
                         if matches!(plan, Then::ServeAndDeny) {
                             write(&stream, 404, "no such session");
+                            continue;
+                        }
+                        if matches!(plan, Then::ServeAndRefuse) {
+                            write(&stream, 401, "the search answered 401");
                             continue;
                         }
                         if matches!(plan, Then::AnswerAndLeave) {
@@ -222,6 +233,20 @@ fn what_is_said_to_be_rejected_unread_is_a_question() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Posted."}]));
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
     output.shows(&["waiting for you", "rejected it unread", "HTTP status 404", "no such session"]);
+    assert_eq!((server.posted().len(), env.calls()), (1, vec!["post_comment unknown".to_owned()]));
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(server.posted().len(), 1, "nothing is sent without a person's word");
+}
+
+/// A 401 that does not say what would let the call in may be what the tool was told when its work was done.
+#[test]
+fn what_is_refused_without_a_challenge_is_a_question() {
+    let env = env();
+    let server = Server::start("127.0.0.1:0", &[Then::ServeAndRefuse; 3]);
+    server.configure(&env);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Posted."}]));
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+    output.shows(&["waiting for you", "HTTP status 401", "the search answered 401"]);
     assert_eq!((server.posted().len(), env.calls()), (1, vec!["post_comment unknown".to_owned()]));
     env.run(&["resume", "r"]).code(75);
     assert_eq!(server.posted().len(), 1, "nothing is sent without a person's word");

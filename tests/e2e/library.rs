@@ -34,14 +34,30 @@ fn a_question_of_a_library_run_is_answered_by_ua_and_the_run_is_resumed_by_its_p
     env.run(&["resume", "last", "--max-turns", "+5"]).code(75).says(&["max_turns is 25 now", "run the program"]);
     let answered = env.run(&["answer", &question, "happened"]).code(0);
     // Nobody but its program can resume it.
-    assert!(answered.stderr.contains("start the program again that started it"), "{}", answered.stderr);
+    assert!(answered.stderr.contains("answered; then start the program again that started it"), "{}", answered.stderr);
     assert!(!answered.stderr.contains("ua resume"), "{}", answered.stderr);
+    env.run(&["status"]).code(0).shows(&["answered; the program that started it finishes it"]);
     let ended = program(&env, &["--no-keys"]);
     assert!(ended.status.success(), "{ended:?}");
     let invoices = std::fs::read_to_string(env.root().join("invoices.txt")).unwrap();
     assert_eq!(invoices.lines().count(), 1, "{invoices}");
     assert_eq!(env.value("SELECT entrypoint, run_mode, status FROM runs"), "library library succeeded");
     env.run(&["resume", "last"]).code(0);
+}
+
+/// Its step is no job, and is begun again under whatever id its program takes.
+#[test]
+fn a_library_run_that_is_cancelled_with_a_call_in_doubt_says_what_holds_of_a_step() {
+    let env = env();
+    program(&env, &["--no-keys", "--die-in-tool"]);
+    let held = program(&env, &["--no-keys"]);
+    assert_eq!(held.status.code(), Some(1), "{held:?}");
+    let ended = env.run(&["runs", "cancel", "run_invoices"]).code(0);
+    let told = format!("{}{}", ended.stdout, ended.stderr);
+    let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let holds = "1 call may or may not have happened, and a fork of the run asks before it repeats it, while under another id the step does it again";
+    assert!(flat.contains(holds) && !flat.contains("the job"), "{told}");
+    assert_eq!(env.value("SELECT status FROM runs"), "cancelled");
 }
 
 #[test]

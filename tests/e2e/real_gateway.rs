@@ -81,7 +81,8 @@ impl Claude {
         if let Some(timeout) = timeout {
             world.entry["timeout"] = json!(timeout);
         }
-        let config = world.env.write("mcp.json", json!({"mcpServers": {"mail": world.entry}}).to_string());
+        // By its name it is known whose it is, and so in which unit its time-out is.
+        let config = world.env.write("claude/.mcp.json", json!({"mcpServers": {"mail": world.entry}}).to_string());
         if has_gateway {
             world.install(&config);
         }

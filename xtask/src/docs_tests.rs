@@ -347,10 +347,13 @@ fn s5_the_library_opens_nothing_by_its_path_but_the_folder_that_a_program_named(
         "File::",
         "OpenOptions",
     ];
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ua-sdk/src");
+    let mut paths = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ua-sdk/src")];
     let mut found = Vec::new();
-    for file in std::fs::read_dir(&folder).unwrap() {
-        let path = file.unwrap().path();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
         let text = std::fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let code = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));

@@ -359,6 +359,14 @@ fn answer(
             }
         }
         "tools/list" => Ok(tools(folder)),
+        // What an extension may have, and the protocol knows nothing of.
+        "example/act" => {
+            append(&folder.join("effects"), "acted");
+            while folder.join("hold").exists() {
+                thread::sleep(POLL);
+            }
+            Ok(json!({"acted": true}))
+        }
         "resources/list" => Ok(json!({"resources": [{"uri": "stub://a", "name": "a", "unknown": {"kept": true}}]})),
         "tools/call" if params["name"] == "append_line" && params["arguments"]["text"] == "tell of changes" => {
             let told = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});

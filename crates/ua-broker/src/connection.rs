@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use ua_core::{CallId, RunId, Timestamp, json_length};
-use ua_mcp::{QueueReceiver, QueueSender, goes_with_login};
+use ua_mcp::{QueueReceiver, QueueSender, goes_with_login, only_asks};
 
 use crate::ask::{Answered, Reply};
 use crate::batches;
@@ -35,6 +35,9 @@ use crate::wire::Hello;
 
 /// Clients that wait for an answer as long as it takes, or say that they do not any more, by what they call themselves.
 pub const KNOWN_CLIENTS: [&str; 4] = ["claude-code", "codex-mcp-client", "goose", "Visual Studio Code"];
+
+/// What is said of a request that is no tool call, may do something, and comes again because a broker went away that had it.
+const HAD_BEFORE: &str = "an earlier broker had this request and may have passed it on; what came of it is not known, and it was not passed on again";
 
 /// A connection.
 pub(crate) struct Connection {
@@ -269,6 +272,10 @@ impl Connection {
                 ("subscriptions/listen", None) if era == Era::Stateless => {
                     let answer = connection.subscribe(&name, &id, Arc::unwrap_or_clone(params), &asker.cancel).await;
                     connection.answer(&name, id, era, &method, answer);
+                }
+                // Nothing is stored of it, so nobody knows what became of it; and nobody knows what it does.
+                (_, None) if matches!(asker.came, Came::Named { is_first: false }) && !only_asks(&method) => {
+                    connection.answer(&name, id, era, &method, error(-32603, HAD_BEFORE, Value::Null));
                 }
                 (_, None) => {
                     let answer = connection.other(&method, Arc::unwrap_or_clone(params), relayed).await;

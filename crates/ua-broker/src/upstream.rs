@@ -19,7 +19,7 @@ use ua_core::{CallId, Env, RawReply, RunId, ShowPath as _};
 use ua_files::Folder;
 use ua_mcp::{
     DEFAULT_GRACE, Horizon, LockDir, Logins, QueueReceiver, QueueSender, Relay, ServerLog, ShimArgs, ShimCommand,
-    argument_headers,
+    argument_headers, only_asks,
 };
 
 mod greeting;
@@ -193,8 +193,9 @@ impl Upstream {
         }
         let prepared = self.prepared(&process, params.clone());
         match process.request_named(method, prepared, &[], &named).await {
-            // A session that is over refused it unread; the next one is begun as the client began the first.
-            Err(Unanswered::NotSent(_) | Unanswered::Refused { of_session: true, .. }) if process.is_remote() => {
+            // The next session is begun as the client began the first. Whoever says that a session is over may not be who got the request (a load
+            // balancer repeats one whose replica crashed), so only what asks is asked again for that.
+            Err(why) if process.is_remote() && is_made_again(method, &why) => {
                 let process = self.running_process().await.map_err(Unanswered::NotSent)?;
                 let prepared = self.prepared(&process, params);
                 process.request_named(method, prepared, &[], &named).await
@@ -434,4 +435,13 @@ fn is_program_there(program: &str, env: &BTreeMap<String, String>, cwd: &Path) -
     let path = env.get("PATH").map(String::as_str).unwrap_or_default();
     // Without a PATH the system has one of its own.
     path.is_empty() || std::env::split_paths(path).any(|place| is_program(&cwd.join(place).join(program)))
+}
+
+/// Whether a request that is no tool call, and has no answer for this, is made once more.
+fn is_made_again(method: &str, why: &Unanswered) -> bool {
+    match why {
+        Unanswered::NotSent(_) => true,
+        Unanswered::Refused { of_session, .. } => *of_session && only_asks(method),
+        Unanswered::Lost(_) | Unanswered::Unreadable(_) => false,
+    }
 }

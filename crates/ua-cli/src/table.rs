@@ -295,8 +295,8 @@ mod tests {
             laid_out(columns, &row, &widths, false).as_str().to_owned()
         };
         assert_eq!(shown(56), "get_core_memory_blocks  read_only  hold");
-        assert_eq!(shown(60), "get_core_memory_blocks  read_only  hold      rule own-reads…");
-        assert_eq!(shown(80), "get_core_memory_blocks  read_only  hold      rule own-reads of the built-in…");
+        assert_eq!(shown(62), "get_core_memory_blocks  read_only  hold        rule own-reads…");
+        assert_eq!(shown(80), "get_core_memory_blocks  read_only  hold        rule own-reads of the built-in…");
     }
 
     /// A path or an address is copied: it is whole at every width, in its row or on a line of its own.

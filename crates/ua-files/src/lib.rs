@@ -16,6 +16,10 @@
 //!
 //! Threats S5 and S8 of `docs/security.md`. Proved by: the tests below and `cargo xtask attacks`.
 
+// The first crate of all that is compiled only there: what is said here stands above errors about names that are missing.
+#[cfg(not(unix))]
+compile_error!("`ua` needs a Unix system: it is developed and tested on Linux; on Windows, WSL 2 is one");
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};

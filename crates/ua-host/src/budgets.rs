@@ -57,7 +57,7 @@ impl BudgetChange {
         let Some(phase) = self.phase.as_deref().filter(|phase| spec.phase(phase).is_none()) else { return Ok(()) };
         let names: Vec<&str> = spec.phases.iter().map(|phase| phase.name.as_str()).collect();
         let hint = match names.as_slice() {
-            [] => "the job has no phases; leave --phase out".to_owned(),
+            [] => "it has no phases; leave --phase out".to_owned(),
             names => format!("its phases are {}", names.join(", ")),
         };
         Err(HostError::usage(format!("the run has no phase `{phase}`")).hint(hint))

@@ -48,7 +48,7 @@ use crate::settings::Settings;
 pub use alerting::alerts_fault;
 pub use config::{FILE as CONFIG_FILE, GatewayConfig};
 pub use fault::{Fault, last_fault, trouble, unmatched};
-pub use install::{Change, Edited, Front, What, install, uninstall};
+pub use install::{Change, Edited, Front, What, guard, install, unguard, uninstall};
 pub use lately::{CallsLately, calls_beside};
 pub use left::{Left, left, left_beside};
 pub use look::{Looked, Moved, impatient, look, moved};
@@ -232,14 +232,8 @@ impl Client {
 /// # Errors
 /// Nobody says where the user's home is.
 pub fn configuration(settings: &Settings, client: Client) -> Result<PathBuf, HostError> {
-    let home = settings.of_environment("HOME").map(PathBuf::from);
-    let home = home.ok_or_else(|| HostError::usage("HOME is not set").hint("name the configuration with --file"))?;
-    let or = |name: &str, usual: &str| {
-        settings
-            .of_environment(name)
-            .filter(|folder| !folder.is_empty())
-            .map_or_else(|| home.join(usual), PathBuf::from)
-    };
+    let home = home(settings)?;
+    let or = |name: &str, usual: &str| named_or(settings, name, || home.join(usual));
     Ok(match client {
         Client::ClaudeCode => home.join(".claude.json"),
         Client::Cursor => home.join(".cursor/mcp.json"),
@@ -247,6 +241,31 @@ pub fn configuration(settings: &Settings, client: Client) -> Result<PathBuf, Hos
         Client::Codex => or("CODEX_HOME", ".codex").join("config.toml"),
         Client::Goose => or("XDG_CONFIG_HOME", ".config").join("goose/config.yaml"),
     })
+}
+
+/// Where a client has rules about commands that keep its agent from going around the gateway; `None` of one that has none which can be written.
+///
+/// # Errors
+/// Nobody says where the user's home is.
+pub fn rules_of(settings: &Settings, client: Client) -> Result<Option<PathBuf>, HostError> {
+    let home = home(settings)?;
+    let or = |name: &str, usual: &str| named_or(settings, name, || home.join(usual));
+    Ok(match client {
+        Client::ClaudeCode => Some(or("CLAUDE_CONFIG_DIR", ".claude").join("settings.json")),
+        Client::Codex => Some(or("CODEX_HOME", ".codex").join("rules/ua-gateway.rules")),
+        Client::Cursor | Client::VsCode | Client::Goose => None,
+    })
+}
+
+fn home(settings: &Settings) -> Result<PathBuf, HostError> {
+    let home = settings.of_environment("HOME").map(PathBuf::from);
+    home.ok_or_else(|| HostError::usage("HOME is not set").hint("name the configuration with --file"))
+}
+
+/// The folder that a variable names, else the usual one. A path that begins at the current folder is a checkout's to fill.
+fn named_or(settings: &Settings, name: &str, usual: impl FnOnce() -> PathBuf) -> PathBuf {
+    let named = settings.of_environment(name).map(PathBuf::from);
+    named.filter(|folder| folder.is_absolute()).unwrap_or_else(usual)
 }
 
 /// What a broker is made from by what its user says: the gateway's file, and what that refers to.

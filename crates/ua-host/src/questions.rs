@@ -479,7 +479,9 @@ pub async fn settled(home: &Home, store: &Database, question: &QuestionRecord) -
                         "run {top} is in the queue, and a worker has it act on the answer; `ua queue list` shows it"
                     )
                 }
-                Continues::Command(how) => format!("to have the run act on the answer: {how}"),
+                Continues::Command(how) | Continues::Program(how) => {
+                    format!("to have the run act on the answer: {how}")
+                }
             })
         }
     })
@@ -718,6 +720,7 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
             "answered; run {top} is in the queue, and the next free worker takes it; `ua status` says why if none can"
         ),
         Continues::Command(how) => format!("answered; then resume: {how}"),
+        Continues::Program(how) => format!("answered; then {how}"),
     })
 }
 
@@ -733,6 +736,8 @@ enum Continues {
     Worker,
     /// This command.
     Command(String),
+    /// The program that began the run, which has its model and its tools: what is to be done with it.
+    Program(String),
 }
 
 async fn who_continues(home: &Home, store: &Database, top: &RunRecord) -> Result<Continues, HostError> {
@@ -744,7 +749,11 @@ async fn who_continues(home: &Home, store: &Database, top: &RunRecord) -> Result
     } else if is_queued(store, id).await? {
         Continues::Worker
     } else {
-        Continues::Command(restart::how_to_resume(store, id).await?)
+        let how = restart::how_to_resume(store, id).await?;
+        match Audience::of(&top.entrypoint) {
+            Audience::Terminal => Continues::Command(how),
+            Audience::Program => Continues::Program(how),
+        }
     })
 }
 

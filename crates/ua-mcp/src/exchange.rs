@@ -46,6 +46,8 @@ pub(crate) struct Sending {
     pub(crate) timeout: Option<Duration>,
     /// Who is told when the server asks something or says how far it is.
     pub(crate) listener: Option<Listener>,
+    /// Whether it does no harm to send it once more, so that it is enough to be told that it was refused.
+    pub(crate) may_repeat: bool,
 }
 
 impl Sending {
@@ -55,13 +57,13 @@ impl Sending {
             ("name".to_owned(), Value::String(tool.to_owned())),
             ("arguments".to_owned(), Value::Object(arguments)),
         ]);
-        Self::request(CALL, params, meta)
+        Self { may_repeat: false, ..Self::request(CALL, params, meta) }
     }
 
-    /// Any request.
+    /// Any request that has no effect of its own.
     pub(crate) fn request(method: &'static str, params: Map<String, Value>, meta: Map<String, Value>) -> Self {
         let (key_header, timeout, listener) = (None, None, None);
-        Self { method, params, meta, key_header, param_headers: Vec::new(), timeout, listener }
+        Self { method, params, meta, key_header, param_headers: Vec::new(), timeout, listener, may_repeat: true }
     }
 }
 
@@ -246,8 +248,7 @@ pub(crate) fn asked_for(result: &Value, task: Option<String>, round: u32) -> Out
         match request.get("method").and_then(Value::as_str) {
             Some("elicitation/create") if is_too_long_to_ask(request) => {
                 input.answers.insert(name.clone(), json!({ "action": "decline" }));
-                *request =
-                    json!({"method": "elicitation/create", "params": {"message": "[longer than anybody reads]"}});
+                *request = json!({"method": "elicitation/create", "params": {"message": "[too long to be read]"}});
             }
             Some("elicitation/create") => {}
             Some("roots/list") => {

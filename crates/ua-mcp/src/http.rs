@@ -11,8 +11,9 @@
 //! A server may ask and tell things on a stream that belongs to no request; that one is opened with the session, taken up again when it
 //! breaks, and no call that may be asked about is sent before it is.
 //!
-//! A server that wants a login is sent its token (`logins`). One that refuses a token has not read the request: the login is renewed, what
-//! only asks is asked once more, and a call is one that never left.
+//! A server that wants a login is sent its token (`logins`). One that refuses a token, and says by a challenge that a token is what it wants, has not
+//! begun with the request: the login is renewed, what only asks is asked once more, and a call is one that never left. A 401 without a challenge may
+//! be what the tool was told by somebody else when part of its work was done: a call that may not simply be repeated is in doubt then.
 //!
 //! Deliberately absent: the two-endpoint transport of revision 2024-11-05.
 
@@ -41,7 +42,7 @@ pub(crate) use self::endpoint::{Endpoint, is_this_machine, key_in_the_clear};
 use self::endpoint::{Failure, HowFar, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::{Horizon, UNKNOWN};
-pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text};
+pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text, only_asks};
 use self::silence::Silence;
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
@@ -137,7 +138,14 @@ enum Reply {
     /// A JSON-RPC error.
     Error { code: i32, message: String, data: Option<Value> },
     /// An HTTP status that is no success, and as much of the body as is read; why it was not let in, if that is it.
-    Status { status: StatusCode, body: String, not_let_in: Option<NotLetIn>, retry_after: Option<u64> },
+    Status {
+        status: StatusCode,
+        body: String,
+        not_let_in: Option<NotLetIn>,
+        /// Whether it says what would let the request in.
+        is_challenge: bool,
+        retry_after: Option<u64>,
+    },
 }
 
 impl HttpConnection {
@@ -287,7 +295,7 @@ impl HttpConnection {
 
     /// Posts one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
-        let Sending { method, params, meta, key_header, param_headers, timeout, listener } = sending;
+        let Sending { method, params, meta, key_header, param_headers, timeout, listener, may_repeat } = sending;
         let dialect = self.dialect();
         if listener.is_some() && !dialect.is_stateless {
             self.listened().await;
@@ -331,16 +339,36 @@ impl HttpConnection {
             Ok(reply) => {
                 waiting.over = true;
                 under_way.into_iter().for_each(UnderWay::answered);
-                match reading::as_it_was_read(reply, id, dialect.is_stateless) {
-                    Reply::Status { status, not_let_in: Some(NotLetIn::Renewed), .. } => {
+                let reply = reading::as_it_was_read(reply, id, dialect.is_stateless);
+                self.outcome(reply, method, dialect.is_stateless, may_repeat)
+            }
+            Err(Failure::NotSent(why)) => {
+                waiting.over = true;
+                // Nobody listens there now. The next attempt begins with a handshake: it finds the server that came back,
+                // or says that there is none, which stops the run until there is.
+                self.inner.ended().get_or_insert_with(|| why.clone());
+                Outcome::NotSent { why }
+            }
+            Err(Failure::Lost(why)) => Outcome::Lost { why },
+        }
+    }
+
+    /// What became of a request that was answered with this.
+    fn outcome(&self, reply: Reply, method: &'static str, is_stateless: bool, may_repeat: bool) -> Outcome {
+        match reply {
+            Reply::Result(result, length) => completed(method, is_stateless, bounded(result, length)),
+            Reply::Error { code, message, data } => refused(method, code.into(), message, data.as_ref()),
+            Reply::Status { status, body, not_let_in, is_challenge, retry_after } => {
+                let doubt = reading::doubt(status, is_challenge || may_repeat, &body);
+                match (doubt, not_let_in) {
+                    (Some(why), _) => Outcome::Lost { why },
+                    (None, Some(NotLetIn::Renewed)) => {
                         Outcome::NotSent { why: format!("its login had ended (HTTP status {status}) and was renewed") }
                     }
-                    Reply::Result(result, length) => completed(method, dialect.is_stateless, bounded(result, length)),
-                    Reply::Error { code, message, data } => refused(method, code.into(), message, data.as_ref()),
-                    Reply::Status { status, not_let_in: Some(NotLetIn::NotRenewable(why)), .. } => Outcome::NotSent {
+                    (None, Some(NotLetIn::NotRenewable(why))) => Outcome::NotSent {
                         why: format!("its login had ended (HTTP status {status}) and could not be renewed: {why}"),
                     },
-                    Reply::Status { status, body, not_let_in, retry_after } => {
+                    (None, not_let_in) => {
                         let is_login = |why: &NotLetIn| !matches!(why, NotLetIn::OwnHeader | NotLetIn::NoToken);
                         let hint = not_let_in.filter(is_login);
                         let hint = hint.map(|why| format!(" ({})", why.hint(&self.inner.login)));
@@ -352,14 +380,6 @@ impl HttpConnection {
                     }
                 }
             }
-            Err(Failure::NotSent(why)) => {
-                waiting.over = true;
-                // Nobody listens there now. The next attempt begins with a handshake: it finds the server that came back,
-                // or says that there is none, which stops the run until there is.
-                self.inner.ended().get_or_insert_with(|| why.clone());
-                Outcome::NotSent { why }
-            }
-            Err(Failure::Lost(why)) => Outcome::Lost { why },
         }
     }
 
@@ -481,12 +501,12 @@ impl Opening for HttpConnection {
         }
         match reply {
             Reply::Error { code, message, .. } => Err(Unanswered::Refused(code.into(), message)),
-            Reply::Status { status, body, not_let_in, retry_after } => {
+            Reply::Status { status, body, not_let_in, is_challenge, retry_after } => {
                 if let Some(refused) = refusal(&body).filter(|_| method == "server/discover") {
                     return Err(refused);
                 }
-                let why =
-                    self.result(Reply::Status { status, body, not_let_in, retry_after }).err().unwrap_or_default();
+                let reply = Reply::Status { status, body, not_let_in, is_challenge, retry_after };
+                let why = self.result(reply).err().unwrap_or_default();
                 Err(Unanswered::Status(status.as_u16(), why))
             }
             reply @ Reply::Result(..) => self.result(reply).map_err(Unanswered::Broken),

@@ -88,7 +88,7 @@ pub use foretold::{Foreteller, Foretold};
 pub use frame::{BrokenFrame, Frame, answered_number, envelope};
 pub use hidden::hide_from_others;
 pub use host::{Progress, ProgressWatcher};
-pub use http::{Horizon, Relay, Relayed, UNKNOWN, argument_headers, as_heard, header_text};
+pub use http::{Horizon, Relay, Relayed, UNKNOWN, argument_headers, as_heard, header_text, only_asks};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
 pub use logins::{

@@ -7,7 +7,7 @@
 //! elsewhere sends no token there; one process at a time renews it; whoever keeps secrets out of records learns a token before it is used.
 //!
 //! Invariants: nothing that a server names is opened or sent to unless it is https, or on this machine; no token goes over plain HTTP to another machine; no request is posted again by anything here. A server that refuses a token
-//! has not read the request: the login is renewed, and whoever sent decides whether to send again. Proved by: `tests::logins`, and the
+//! by a challenge has not begun with the request: the login is renewed, and whoever sent decides whether to send again. Proved by: `tests::logins`, and the
 //! authorization scenarios of the conformance suite (`reference_servers` of the end-to-end tests).
 
 mod begin;

@@ -120,7 +120,7 @@ impl PipeConnection {
 
     /// Sends one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
-        let Sending { method, params, meta, key_header, timeout, listener, param_headers: _ } = sending;
+        let Sending { method, params, meta, key_header, timeout, listener, param_headers: _, may_repeat: _ } = sending;
         if let Some((name, _)) = key_header {
             let why = format!(
                 "its policy sends the key in the HTTP header `{name}`, which a server on standard input cannot get; set the policy's `key_channel` to the request's _meta or to an argument"

@@ -365,7 +365,9 @@ impl McpTransport {
             Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
         };
         let timeout = self.timeout_of(permit);
-        Ok(Sending { key_header, param_headers, timeout, ..Sending::call(&permit.name().tool, arguments, meta) })
+        let may_repeat = permit.call().policy.may_simply_be_repeated();
+        let call = Sending::call(&permit.name().tool, arguments, meta);
+        Ok(Sending { key_header, param_headers, timeout, may_repeat, ..call })
     }
 
     /// Draws from an outcome what is to be known about the server.
@@ -504,7 +506,7 @@ impl McpTransport {
         let facts = server.facts(&enquiry.tool().tool);
         let param_headers = facts.headers.values(enquiry.arguments());
         let call = Sending::call(&enquiry.tool().tool, enquiry.arguments().clone(), meta);
-        let sending = Sending { param_headers, timeout: self.call_timeout_for_reads, ..call };
+        let sending = Sending { param_headers, timeout: self.call_timeout_for_reads, may_repeat: true, ..call };
         connection.call(sending, &self.shared.env).await
     }
 }

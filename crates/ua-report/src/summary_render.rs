@@ -85,7 +85,7 @@ impl CompletionSummary {
         page.section(
             "Stop conditions",
             self.conditions.iter().map(condition_line),
-            self.unchecked.as_deref().unwrap_or("The job names none."),
+            self.unchecked.as_deref().unwrap_or("None are named."),
         );
     }
 

@@ -3,7 +3,7 @@
 //! Spec: Durable runner, current state §10 (standard outputs). Everything said by the job, the model or a tool stands in a
 //! fence that it cannot close.
 
-use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolText, ToolUse};
+use ua_core::{Audience, Block, CallStatus, Origin, Role, SideEffectClass, ToolText, ToolUse};
 use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord, RunRecords};
 
 use ua_evidence::EvidenceReport;
@@ -152,7 +152,7 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord, 
         match block {
             Block::Text { text } if text.trim().is_empty() => {}
             Block::Text { text } => {
-                page.heading(3, speaker(record.message.origin));
+                page.heading(3, speaker(record.message.origin, Audience::of(&records.run.entrypoint)));
                 page.block(&fenced(text, "text"));
             }
             Block::ToolUse(tool_use) => {
@@ -175,9 +175,9 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord, 
     }
 }
 
-const fn speaker(origin: Origin) -> &'static str {
+fn speaker(origin: Origin, audience: Audience) -> &'static str {
     match origin {
-        Origin::Prompt => "Job",
+        Origin::Prompt => audience.pick("Job", "Step"),
         Origin::Model => "Model",
         Origin::Tools => "Tools",
         Origin::Phase => "Runner: a phase begins",
@@ -321,10 +321,7 @@ fn conditions_line(evidence: &EvidenceReport) -> String {
             format!("{}: {}", line(&condition.condition, 60), if condition.met { "holds" } else { "does not hold" })
         })
         .collect();
-    format!(
-        "conditions {}",
-        if told.is_empty() { "the job names none".to_owned() } else { line(&told.join("; "), 400) }
-    )
+    format!("conditions {}", if told.is_empty() { "none are named".to_owned() } else { line(&told.join("; "), 400) })
 }
 
 /// How many effects outside the workspace the summary lists before it refers to the ledger.
@@ -388,6 +385,19 @@ mod tests {
         story.commits();
         story.ends(RunStatus::Failed, None, "email.send: 0 of 1");
         insta::assert_snapshot!("transcript", transcript(&story.records, &stored(&story), &Commands::default()));
+    }
+
+    #[test]
+    fn a_program_has_a_step_and_no_job() {
+        let mut story = told();
+        story.records.run.entrypoint = Audience::LIBRARY.to_owned();
+        let told = transcript(&story.records, &stored(&story), &Commands::default());
+        assert!(told.contains("### Step\n"), "{told}");
+        let summary = session_summary(&story.records, &stored(&story), None);
+        for text in [told, summary] {
+            let mut words = text.split(|letter: char| !letter.is_alphanumeric());
+            assert!(!words.any(|word| word.eq_ignore_ascii_case("job")), "{text}");
+        }
     }
 
     #[test]

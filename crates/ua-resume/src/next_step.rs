@@ -188,6 +188,16 @@ impl NextStep {
                  (`ua db check` lists it), then accept it with:"
             }
             Needs::Correction => "A resume alone comes to the same. Once what stopped it is corrected, resume it with:",
+            // A program has no command to fill in.
+            Needs::Fork(ForkWith::Model) if self.command.is_none() => {
+                "Its provider refuses the request, and a run keeps its model. It is continued with another model, in a fork, by:"
+            }
+            Needs::Fork(ForkWith::Job) if self.command.is_none() => {
+                "Its provider refuses the request, and a run keeps its step. It is continued with what is refused corrected, in a fork, by:"
+            }
+            Needs::AnotherModel { .. } if self.command.is_none() => {
+                "Its provider knows no model of its name, and a run keeps its model. It is continued with another model, in a fork, by:"
+            }
             Needs::Fork(ForkWith::Model) => {
                 "Its provider refuses the request, and a run keeps its model. Continue with another model, in another run, with its name instead of \
                  MODEL:"
@@ -216,6 +226,12 @@ impl NextStep {
                 "lets it be resumed, once you have found out what became of what effects.log knows and the database does not (`ua db check`)"
             }
             Needs::Correction => "finishes it once what stopped it is corrected",
+            Needs::Fork(ForkWith::Job) if self.command.is_none() => {
+                "continues it, in a fork, with what its provider refuses corrected, since a run keeps its step"
+            }
+            Needs::Fork(ForkWith::Model) | Needs::AnotherModel { .. } if self.command.is_none() => {
+                "continues it, in a fork, with another model, since a run keeps its own"
+            }
             Needs::AnotherModel { is_named: true } => "continues it with another model, since a run keeps its own",
             Needs::Fork(ForkWith::Job) => {
                 "continues it with what its provider refuses corrected (a JSON file of what is different instead of FILE), since a run keeps its job"
@@ -396,6 +412,9 @@ mod tests {
             );
             let is_corrected = matches!(reason, RunStop::ProviderRefused | RunStop::Fingerprint);
             assert_eq!(step.introduction().contains("resume it"), is_corrected, "{reason}");
+            // It has no command to fill in, and no job.
+            let told = [step.introduction(), step.does()].concat();
+            assert!(["MODEL", "FILE", "job"].iter().all(|word| !told.contains(word)), "{reason}: {told}");
             assert_eq!(step.is_resume(), reason != RunStop::UnknownModel);
             let as_it_is = !is_corrected && reason != RunStop::UnknownModel;
             assert_eq!(step.is_to_be_tried_again(), as_it_is, "{reason}");

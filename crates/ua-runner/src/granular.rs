@@ -23,7 +23,7 @@ use ua_dispatch::{StopSignal, ToolTransport};
 use ua_llm::{LlmProvider, ModelExtras};
 use ua_store::Store;
 
-pub use definition::Differs;
+pub use definition::{Differs, input_of};
 pub use error::{StepError, words_of_a_step};
 pub use outcome::{StepOutcome, question_of_a_program};
 

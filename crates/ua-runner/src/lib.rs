@@ -37,6 +37,7 @@ mod input_files;
 mod interrupt;
 mod iteration;
 mod late_file;
+mod left_open;
 mod lock;
 mod machine;
 #[cfg(test)]
@@ -48,6 +49,7 @@ mod picture;
 mod pin;
 mod ports;
 mod read_ahead;
+mod receipt;
 mod recover;
 mod retry;
 mod road;
@@ -72,13 +74,14 @@ pub use files::{evidence_of, packet_as_it_stands, withdraw_conclusion, write_con
 pub use foresee::{context_below_first_request, too_small};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
 pub use granular::{
-    Agent, Differs, GranularStep, StepError, StepHost, StepOutcome, question_of_a_program, words_of_a_step,
+    Agent, Differs, GranularStep, StepError, StepHost, StepOutcome, input_of, question_of_a_program, words_of_a_step,
 };
 pub use host::{boot_id, has_ended_here, may_be_driven, owner_stamp, process_is_alive, process_is_paused};
 pub use input_files::{InputFileError, input_file_now, place_input_files, take_input_files};
 pub use interrupt::{Drain, DrainTimes, HangUp, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
 pub use late_file::LateFile;
+pub use left_open::LeftOpen;
 pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk,
@@ -89,6 +92,7 @@ pub use patience::NoWaiting;
 pub use phase::PhaseState;
 pub use pin::{PinSettings, changes_in_words, effective_pins};
 pub use ports::{ResultCheck, RunSettings, park_for_tool_server};
+pub use receipt::{answer_of, with_whole_reply};
 pub use retry::{Refusal, RetryPolicy, ThinkFailure, Tries};
 pub use road::RoadError;
 pub use seams::{Open, Seams};

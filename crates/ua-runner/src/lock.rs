@@ -205,6 +205,11 @@ impl RunLock {
         }
     }
 
+    /// Removes the lock of a run that is not there any more, and lets go of it. A file that stays is without a run, and in nobody's way.
+    pub fn remove(self, dir: &Path, run: &RunId) {
+        Folder::open_itself(dir).and_then(|folder| folder.remove(format!("{run}.run"))).ok();
+    }
+
     /// Notes that this process took the run under this lock. Whoever may be dropped in the middle of its work and take the run again has to:
     /// what ended an earlier work of the process did not end this one.
     pub fn note_taken(&self) {

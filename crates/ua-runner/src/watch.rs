@@ -9,8 +9,8 @@ use ua_store::RequestStatus;
 
 use crate::budget::{Charge, Spent};
 
-/// Something worth a line of progress. More of them may be told by any version: who looks for some leaves the others out with a last arm. As JSON
-/// it says under `event` which of these it is.
+/// Something worth a line of progress. A version with another second number (0.2) may tell more of them: who looks for some leaves the others out with
+/// a last arm. As JSON it says under `event` which of these it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {

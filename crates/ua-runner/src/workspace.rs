@@ -119,6 +119,15 @@ impl Workspace {
         let _may_stay = std::fs::remove_dir(path);
     }
 
+    /// Removes the folder of a run that is not there any more, with all that lies in it. Links in it are removed, and not followed.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when something of it cannot be removed.
+    pub fn remove_whole(self) -> Result<(), WorkspaceError> {
+        let path = self.root().to_path_buf();
+        std::fs::remove_dir_all(&path).map_err(WorkspaceError::at("remove", &path))
+    }
+
     /// Opens a folder that is there and that a program of this user named whole. It may not be a link itself; what lies above it is that
     /// program's choice.
     ///
@@ -208,7 +217,10 @@ impl Workspace {
     }
 
     /// The run whose folder it is by its mark, which a kill may have left empty; `None` when there is no mark.
-    pub(crate) fn owner(&self) -> Result<Option<String>, WorkspaceError> {
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when the mark cannot be read.
+    pub fn owner(&self) -> Result<Option<String>, WorkspaceError> {
         let path = self.path(OWNER);
         match self.folder.read(OWNER, MAX_OWNER_BYTES) {
             Ok(owner) => Ok(Some(String::from_utf8_lossy(&owner).trim().to_owned())),

@@ -41,12 +41,14 @@
 //! - [`tool()`] and [`Tool`]: closures with typed arguments, and what the runner may rely on about them.
 //! - [`Step`]: a model, tools, an input, limits. [`Model`] and, by feature, `Anthropic` and `OpenAi` are who is asked; `Servers` are tools of
 //!   others over MCP, or the built-in ones.
-//! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
+//! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait; calls, receipts, questions, budgets and use of a run. [`Outcome`] is how
+//!   a run ended or where it waits.
 //! - [`Error`]: why a step could not be driven. How it went is never an error.
 //! - [`types`]: names of what is in the fields of these; [`crates`]: what all of it is put together out of.
 //!
 //! # What it needs
 //!
+//! Linux; there is code for macOS that nobody has tested, and no other system is supported (WSL 2 is Linux).
 //! A Tokio runtime with time enabled, and with IO for a model or server over a network (`#[tokio::main]` enables both); `serde` and `schemars` as
 //! dependencies of the program, whose derives name them; and a C compiler for SQLite.
 //!
@@ -71,9 +73,15 @@
 
 // What the guide says of the documentation of this crate (`docs/guide/library.md`, the Rust API guidelines).
 #![warn(missing_docs, clippy::missing_errors_doc)]
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(not(unix))]
+compile_error!("`ua-sdk` needs a Unix system: it is developed and tested on Linux; on Windows, WSL 2 is one");
 
 #[cfg(feature = "toolserver")]
 mod builtin;
+mod choice;
 mod deep;
 mod env;
 mod error;
@@ -86,6 +94,7 @@ mod step;
 mod stream;
 mod tool;
 
+pub use choice::{Effort, ToolChoice};
 pub use error::Error;
 #[cfg(feature = "anthropic")]
 pub use model::Anthropic;
@@ -124,15 +133,16 @@ pub mod crates {
 pub mod types {
     pub use ua_classify::PolicyError;
     pub use ua_core::{
-        CallId, CheckpointId, Costs, Env, FingerprintDiff, OnScopeConflict, PriceError, QuestionId, RunSpec, Sha256,
-        ShortNames, StepId, Timestamp, TokenPrice, ToolSpec, Trace, Usage,
+        BudgetStop, CallId, CallStatus, CheckpointId, Costs, Env, FingerprintDiff, OnScopeConflict, PriceError,
+        QuestionId, RawReply, Resolution, RunSpec, Settlement, Sha256, ShortNames, StepId, Timestamp, TokenPrice,
+        ToolSpec, Trace, Usage,
     };
     pub use ua_dispatch::{Asked, Finding, ToolTransport};
     pub use ua_llm::{LlmError, LlmProvider, ModelPrice};
     pub use ua_runner::{Charge, ModelUsage, Spent, StepError};
     pub use ua_store::{
-        AnswerRecord, AttemptRecord, CallRecord, Correction, EndMark, ForkPoint, KnownBy, OwnerStamp, ProcessSpan,
-        QuestionStatus, RequestStatus, RunRecords, Store, StoreError, Taint,
+        AnswerRecord, AttemptRecord, CallRecord, Correction, EndMark, ForkPoint, KnownBy, LedgerStore, OwnerStamp,
+        ProcessSpan, QuestionStatus, ReceiptRecord, RequestStatus, RunRecords, RunStore, Store, StoreError, Taint,
     };
 }
 

@@ -2,6 +2,10 @@
 //!
 //! One database, one folder of locks, and a folder for each run: one run's files are never another's.
 
+mod budgets;
+mod let_go;
+mod look;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +14,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{
-    Audience, Budgets, Component, Currency, Env, Redactor, RunId, RunStatus, RunStop, ShowPath as _, Timestamp,
-};
+use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus, RunStop, ShowPath as _};
 use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome as Outcome};
 use ua_store::{
-    Answer, Choice, Forgotten, Guarded, NewOverride, OverrideKind, OverrideRecord, QuestionRecord, QuestionStatus,
-    RequestRecord, RunQuery, RunRecord, RunStore as _, Store, StoreError, Turns, Walk, change_budget,
+    Answer, Choice, Forgotten, Guarded, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore as _, Store,
+    StoreError, Turns, Walk,
 };
 
 use crate::deep::Deep;
@@ -271,7 +273,8 @@ impl Runs {
         self
     }
 
-    /// The store, for what there is no word for here.
+    /// The store, for what there is no word for here; its words are the functions of [`RunStore`](crate::types::RunStore) and
+    /// [`LedgerStore`](crate::types::LedgerStore).
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -301,7 +304,17 @@ impl Runs {
         Box::pin(self.drive(step, id, &[])).await
     }
 
-    /// The same, accepting that these changed since the run began: tools ([`Component::Tools`]), policies, prices. All that changed is accepted at
+    /// Resumes a run with the input that it was begun with, whatever input the step has: a program need not make the same input again, as one that
+    /// depends on when it is made, and need not keep it. For the other ways of running a step give it [`Runs::input`].
+    ///
+    /// # Errors
+    /// As [`Runs::run`]; [`Error::NoSuchRun`] for a run that was never begun, and [`Error::Refused`] for one that no program began.
+    pub async fn resume(&self, step: &Step, id: &str) -> Result<Outcome, Error> {
+        let step = step.clone().input(self.input(id).await?);
+        self.run(&step, id).await
+    }
+
+    /// The same as [`Runs::run`], accepting that these changed since the run began: tools ([`Component::Tools`]), policies, prices. All that changed is accepted at
     /// once or nothing is. Another model, prompt or input is another definition: a [fork](Runs::fork).
     ///
     /// # Errors
@@ -580,14 +593,14 @@ impl Runs {
     ///
     /// ```
     /// # use ua_sdk::{RunStatus, prelude::*};
-    /// # async fn resume(runs: &Runs, step: &Step) -> Result<(), Error> {
+    /// # async fn resume(runs: &Runs, step: &Step) -> Result<(), Error> { // `step` needs no input
     /// for run in runs.unfinished().await? {
     ///     let id = run.run_id.as_str();
     ///     let is_answered = run.status == RunStatus::WaitingForHuman && runs.questions(id).await?.is_empty();
     ///     if !(run.status == RunStatus::Running || is_answered) || !id.starts_with("invoices-") {
     ///         continue; // stopped on purpose, waits for a person, or is of another step
     ///     }
-    ///     match runs.run(step, id).await {
+    ///     match runs.resume(step, id).await { // with the input that it was begun with
     ///         Ok(outcome) => println!("{id}: {outcome}"),
     ///         // Of this run alone: begun with another definition, or driven by another process meanwhile. With `?` those after it would be left.
     ///         Err(error) => eprintln!("{id}: {error}"),
@@ -663,8 +676,7 @@ impl Runs {
             let open =
                 self.store.open_questions(Some(&run.run_id)).await.map_err(Error::store("read the questions"))?;
             for question in open.into_iter().filter(|question| question.status == QuestionStatus::Open) {
-                let question = ua_runner::question_of_a_program(&*self.store, question).await;
-                questions.push(question.map_err(Error::store("read the call"))?);
+                questions.push(self.told(question).await?);
             }
             next.extend(self.awaited_by(&run).await?);
         }
@@ -776,80 +788,6 @@ impl Runs {
         self.end_if_asked(&run_id(id)?).await
     }
 
-    /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wallclock_minutes` and the others of
-    /// [`Budgets`], by the names of their fields (`max_cost` as text, for example `"3 USD"`). [`Value::Null`] takes a limit away that need not be there
-    /// (`max_turns`, `max_tokens`, `max_cost`). The step's definition stays as it is; the run continues when it is run again.
-    /// Time and patience (`max_wallclock_minutes`, `max_provider_wait_minutes`) are also those of the sub-agents that are at work for it.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, for a `max_cost` of a run whose requests have no price, and for a
-    /// run that has ended; [`Error::Store`].
-    pub async fn set_budget(&self, id: &str, budget: &str, value: impl Into<Value>) -> Result<(), Error> {
-        self.may_be_changed()?;
-        let (run, value) = (self.get(id).await?, value.into());
-        let mut fields = serde_json::to_value(&run.spec.budgets).unwrap_or_default();
-        let names = budget_names();
-        if !names.contains(budget) {
-            let names: Vec<String> = names.into_iter().collect();
-            return Err(Error::Refused(format!("there is no budget `{budget}`; budgets are {}", names.join(", "))));
-        }
-        fields[budget] = value.clone();
-        let wrong = |why: &str| Err(Error::Refused(format!("the budget `{budget}` cannot be {value}: {why}")));
-        match serde_json::from_value::<Budgets>(fields) {
-            Err(why) => return wrong(&why.to_string()),
-            Ok(budgets) => {
-                if let Some((_, why)) = ua_core::budget_flaws(&budgets).into_iter().find(|(name, _)| *name == budget) {
-                    return wrong(why.strip_prefix("is 0: ").unwrap_or(why));
-                }
-                if let Some(max) = budgets.max_cost.filter(|_| budget == "max_cost") {
-                    match self.currency_of(&run.run_id).await? {
-                        Priced::In(price) if price != max.currency() => {
-                            return wrong(&format!(
-                                "the run's requests are priced in {price}; other prices are accepted first (`Runs::run_accepting` with \
-                                 `Component::Pricing`)"
-                            ));
-                        }
-                        Priced::Not => {
-                            return wrong(
-                                "the run's requests have no price, so it could not be kept; prices are accepted first (`Step::prices`, with \
-                                 `Runs::run_accepting` and `Component::Pricing`)",
-                            );
-                        }
-                        Priced::In(_) | Priced::Unknown => {}
-                    }
-                }
-            }
-        }
-        let change = NewOverride {
-            run_id: run.run_id,
-            kind: OverrideKind::Budget,
-            component: budget.to_owned(),
-            value,
-            made_by: BY.to_owned(),
-            at: self.env.now(),
-        };
-        match change_budget(self.store.as_ref(), change).await {
-            Ok(_) => Ok(()),
-            Err(source) => Err(self.not_changed(id, "change the budget", source).await),
-        }
-    }
-
-    /// How the requests of a run are priced, as far as that is known: by its newest priced one, or by all that have no price, unless other prices were
-    /// accepted since.
-    async fn currency_of(&self, run: &RunId) -> Result<Priced, Error> {
-        let records = self.store.load(run).await.map_err(Error::store("load the run"))?;
-        let accepted = |at: Timestamp| {
-            let is_of_prices = |row: &OverrideRecord| {
-                row.kind == OverrideKind::Pin && row.component == Component::Pricing.as_str() && row.created_at >= at
-            };
-            records.overrides.iter().any(is_of_prices)
-        };
-        let newest = |is_it: fn(&&RequestRecord) -> bool| records.requests.iter().rev().find(is_it);
-        let found = newest(|request| request.price.is_some()).or_else(|| newest(|_| true));
-        let Some(request) = found.filter(|request| !accepted(request.reserved_at)) else { return Ok(Priced::Unknown) };
-        Ok(request.price.map_or(Priced::Not, |price| Priced::In(price.currency)))
-    }
-
     /// Why a run was not changed. One that has ended never can be, and whoever asks again while the same may succeed later would ask for ever.
     async fn not_changed(&self, id: &str, doing: &'static str, source: StoreError) -> Error {
         let has_ended = source.is_refusal() && self.get(id).await.is_ok_and(|run| run.status.is_terminal());
@@ -872,26 +810,6 @@ impl Runs {
             self.env.clock.sleep(LOOK).await;
         }
     }
-}
-
-/// How the requests of a run are priced.
-enum Priced {
-    In(Currency),
-    Not,
-    /// It has made none yet, or other prices were accepted since.
-    Unknown,
-}
-
-/// The names of all budgets. Those that may be without a limit have one here, since a budget without one is not written.
-fn budget_names() -> BTreeSet<String> {
-    let all = Budgets {
-        max_turns: Some(1),
-        max_tokens: Some(1),
-        max_cost: ua_core::Money::parse("1 USD"),
-        ..Budgets::default()
-    };
-    let all = serde_json::to_value(all).unwrap_or_default();
-    all.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 impl std::fmt::Debug for Runs {
@@ -924,38 +842,4 @@ fn made(folder: &Path) -> Result<PathBuf, Error> {
 
 fn absolute(folder: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(folder).map_err(|cause| Error::Folder { path: folder.to_path_buf(), cause })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A field that is added to the budgets does not compile here until somebody looks whether it can be set.
-    #[test]
-    fn every_budget_has_its_name() {
-        let ua_core::Budgets {
-            max_wallclock_minutes: _,
-            max_steps: _,
-            max_tool_calls: _,
-            max_retries_per_tool_call: _,
-            max_same_error_repeats: _,
-            max_provider_wait_minutes: _,
-            max_turns: _,
-            max_tokens: _,
-            max_cost: _,
-        } = ua_core::Budgets::default();
-        let names: Vec<String> = budget_names().into_iter().collect();
-        let wanted = [
-            "max_cost",
-            "max_provider_wait_minutes",
-            "max_retries_per_tool_call",
-            "max_same_error_repeats",
-            "max_steps",
-            "max_tokens",
-            "max_tool_calls",
-            "max_turns",
-            "max_wallclock_minutes",
-        ];
-        assert_eq!(names, wanted);
-    }
 }

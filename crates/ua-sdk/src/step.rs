@@ -25,6 +25,17 @@ const MAX_OUTPUT_TOKENS: u32 = 8192;
 /// The highest temperature that a provider takes, in thousandths.
 const MOST_TEMPERATURE: u32 = 2000;
 
+/// What stands for one that is below 0 or no number.
+const NO_TEMPERATURE: u32 = u32::MAX;
+
+/// A temperature in thousandths.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a whole number within bounds there")]
+fn in_thousandths(temperature: f64) -> u32 {
+    let thousandths = (temperature * 1_000.0).round();
+    // Also where it is no number: that is in no range.
+    if thousandths >= 0.0 { thousandths.min(f64::from(NO_TEMPERATURE - 1)) as u32 } else { NO_TEMPERATURE }
+}
+
 /// What an agent is to reach, with which tools, within which limits. The definition belongs to the id it is run under: another one under
 /// the same id is refused with what differs, from what to what.
 #[derive(Clone)]
@@ -195,6 +206,12 @@ impl Step {
         self
     }
 
+    /// The sampling temperature, 0 to 2. Its thousandths count, so that the same step is the same whoever computes it; one that is no such number is
+    /// refused ([`Error::Step`]).
+    pub fn temperature(self, temperature: f64) -> Self {
+        self.temperature_milli(in_thousandths(temperature))
+    }
+
     /// The sampling temperature, in thousandths: 0 to 2000.
     pub fn temperature_milli(mut self, temperature: u32) -> Self {
         self.temperature_milli = Some(temperature);
@@ -207,7 +224,7 @@ impl Step {
         self
     }
 
-    /// How much effort the model makes, in its provider's word: `low`, `medium`, `high`.
+    /// How much effort the model makes: an [`Effort`](crate::Effort), or its provider's word, `low`, `medium`, `high`.
     pub fn effort(mut self, effort: impl Into<String>) -> Self {
         self.extras.effort = Some(effort.into());
         self
@@ -219,7 +236,7 @@ impl Step {
         self
     }
 
-    /// `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it: `mcp__program__<name>` for one of the program's.
+    /// A [`ToolChoice`](crate::ToolChoice), or its word: `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it: `mcp__program__<name>` for one of the program's.
     /// Another name of one of these is refused ([`Error::Step`]).
     pub fn tool_choice(mut self, choice: impl Into<String>) -> Self {
         self.extras.tool_choice = Some(choice.into());
@@ -427,6 +444,9 @@ impl Step {
         if self.max_output_tokens == Some(0) {
             return wrong("has `max_output_tokens` 0: a reply needs at least one".to_owned());
         }
+        if self.temperature_milli == Some(NO_TEMPERATURE) {
+            return wrong("has a `temperature` that is below 0, or no number".to_owned());
+        }
         if let Some(temperature) = self.temperature_milli.filter(|temperature| *temperature > MOST_TEMPERATURE) {
             return wrong(format!(
                 "has `temperature_milli` {temperature}: it is in thousandths, and no provider takes more than {MOST_TEMPERATURE}"
@@ -472,5 +492,28 @@ impl Step {
 impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Step").field("name", &self.name).field("tools", &self.tools).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temperature_counts_in_thousandths_and_what_is_none_is_refused() {
+        for (said, counts) in [(0.0, 0), (0.2, 200), (0.7, 700), (1.0, 1_000), (0.29, 290), (2.0, 2_000)] {
+            assert_eq!(in_thousandths(said), counts, "{said}");
+            assert!(Step::new("s").temperature(said).check_numbers().is_ok(), "{said}");
+        }
+        for (wrong, told) in [
+            (-0.1, "below 0"),
+            (f64::NAN, "no number"),
+            (f64::NEG_INFINITY, "below 0"),
+            (f64::INFINITY, "thousandths"),
+            (2.1, "2100"),
+        ] {
+            let refused = Step::new("s").temperature(wrong).check_numbers().unwrap_err().to_string();
+            assert!(refused.contains(told), "{wrong}: {refused}");
+        }
     }
 }

@@ -174,6 +174,12 @@ pub struct Tool {
 /// their type; it may capture what can be cloned, and is cloned for each call: what it
 /// changes of a captured value is lost after the call, so a counter or a set of what was sent is captured as an `Arc<Mutex<_>>`. Its answer is a text or any other JSON value. An object that
 /// says `"successful": false` counts as failed, as [`Failure::reported`] does.
+///
+/// The future of the closure is polled in the future of the run: a tool that blocks its thread blocks the run and all that is polled there, its stream
+/// and a timeout around it included, so what blocks goes to `tokio::task::spawn_blocking` and is awaited. What the tool leaves running elsewhere
+/// nobody waits for, and nobody ends. A cancel and [`Runs::stop`](crate::Runs::stop) wait for the call that is at work and do not tell it: a tool that
+/// takes long looks for itself (`runs.get(call.run())` says since when a cancel is asked for), or has a [`timeout`](Tool::timeout). A panic of it is
+/// caught, and counts as [`Failure::unknown`].
 pub fn tool<A, O, E, F, R>(name: &str, description: &str, run: F) -> Tool
 where
     A: DeserializeOwned + JsonSchema,

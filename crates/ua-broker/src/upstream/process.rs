@@ -79,6 +79,8 @@ pub(crate) enum Unanswered {
         of_session: bool,
         /// For how many seconds it asks to be left alone.
         retry_after: Option<u64>,
+        /// Why it does not show that a call was not begun, although its status is one of those that do.
+        doubt: Option<String>,
     },
 }
 
@@ -221,8 +223,8 @@ impl Process {
         let _under_way = UnderWay::one(under_way);
         match relay.request(id, &message, headers).await {
             Relayed::Answer(answer) => Ok(answer),
-            Relayed::Status { status, body, of_session, retry_after } => {
-                Err(Unanswered::Refused { status, body, of_session, retry_after })
+            Relayed::Status { status, body, of_session, retry_after, doubt } => {
+                Err(Unanswered::Refused { status, body, of_session, retry_after, doubt })
             }
             Relayed::NotSent(why) => Err(Unanswered::NotSent(why)),
             Relayed::Lost(why) => Err(Unanswered::Lost(why)),

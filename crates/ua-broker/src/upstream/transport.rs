@@ -373,7 +373,10 @@ impl Upstream {
                 Outcome::Raw(RawReply::RpcError { code: -32700, message: why })
             }
             Err(Unanswered::Lost(why) | Unanswered::Unreadable(why)) => Outcome::Lost { why },
-            Err(Unanswered::Refused { status, body, of_session, retry_after }) => {
+            Err(Unanswered::Refused { doubt: Some(why), .. }) if !permit.call().policy.may_simply_be_repeated() => {
+                Outcome::Lost { why }
+            }
+            Err(Unanswered::Refused { status, body, of_session, retry_after, doubt: _ }) => {
                 Outcome::Raw(RawReply::HttpStatus { status, body, of_session, retry_after })
             }
         };

@@ -91,6 +91,25 @@ fn a_keyed_call_is_made_again_under_its_key_when_the_broker_dies() {
     world.check();
 }
 
+/// A request of an extension that a broker was killed over is not passed on by the next one: nothing is stored of it, and it may do something.
+#[test]
+fn what_is_not_known_to_ask_only_is_not_sent_again_by_the_next_broker() {
+    let world = GatewayWorld::new();
+    let mut client = world.client().greet();
+    world.behave("hold");
+    let id = client.request("example/act", &json!({}));
+    world.until_effects(1);
+    world.kill_broker();
+    let refused = client.answer(id)["error"]["message"].to_string();
+    assert!(refused.contains("an earlier broker"), "{refused}");
+    world.let_go();
+    // What only asks is asked as ever.
+    let listed = client.request("resources/list", &json!({}));
+    assert_eq!(client.answer(listed)["result"]["resources"][0]["uri"], "stub://a");
+    assert_eq!(world.effects().len(), 1);
+    client.done();
+}
+
 /// G6: the tool server is killed behind the effect: a question, and other words for it are a rival.
 #[test]
 fn a_tool_server_that_dies_leaves_a_question() {

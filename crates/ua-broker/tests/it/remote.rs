@@ -60,6 +60,27 @@ fn a_forgotten_session_is_begun_again_and_nothing_is_sent_twice() {
     world.check();
 }
 
+/// What an extension's request does is not known, so that one is not made again by itself where the session is over.
+#[test]
+fn only_what_asks_is_asked_again_in_the_next_session() {
+    let world = GatewayWorld::remote();
+    let mut client = world.client().greet();
+    // A notification that came later would be what is refused.
+    let is_greeted =
+        || world.said().iter().any(|message| message["method"] == "notifications/initialized").then_some(());
+    until("a greeting", is_greeted);
+    let id = client.request("example/act", &json!({}));
+    assert_eq!(client.answer(id)["result"]["acted"], true);
+    world.behave("forget");
+    let id = client.request("example/act", &json!({}));
+    let refused = client.answer(id)["error"]["message"].to_string();
+    assert!(refused.contains("404"), "{refused}");
+    assert_eq!(world.effects().len(), 1);
+    let id = client.request("example/act", &json!({}));
+    assert_eq!((client.answer(id)["result"]["acted"].clone(), world.effects().len()), (json!(true), 2));
+    client.done();
+}
+
 /// What finds no session any more may not be what got the call: a person says what came of it, and nothing is sent before.
 #[test]
 fn a_call_that_is_said_to_be_rejected_unread_is_in_doubt() {

@@ -17,7 +17,6 @@ use ua_store::rules::{detail_in_words, learnt_of_another, said_beside, times_sen
 use ua_store::{
     Answer, CallQuery, CallRecord, Choice, GatewayStore as _, Keep, LateReply, LedgerStore, QuestionRecord,
     QuestionStatus, QuestionsOf, RunQuery, RunStore, SessionsOf, Store, Trace, blobs_of, is_gateway, whole_reply,
-    whole_text,
 };
 
 use super::probe::ProbeArgs;
@@ -476,7 +475,7 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
         )
     };
     let mut out = format!(
-        "{} · {} · {}\n  {place}\n  class          {} (rule `{}`: {})\n  when in doubt  {}: {}\n  arguments      {}\n",
+        "{} · {} · {}\n  {place}\n  class          {} (rule `{}`: {})\n  on unknown     {}: {}\n  arguments      {}\n",
         short(call.call_id.as_str()),
         call.name.raw,
         stands(call),
@@ -602,8 +601,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let call = find::call_to_show(&store, name).await?;
     let fail = |error: &ua_store::StoreError| HostError::store("read the whole answer", error);
-    let source = call.answered_by().unwrap_or(&call.call_id);
-    let Some(mut receipt) = store.receipt(source).await.map_err(|e| fail(&e))? else {
+    let Some(mut receipt) = ua_runner::answer_of(&store, &call).await.map_err(|e| fail(&e))? else {
         return Err(HostError::usage(format!(
             "call {} is {} and has no answer",
             call.call_id,
@@ -612,15 +610,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         .hint(format!("`ua calls show {}` shows what is known about it", call.call_id)));
     };
     if json {
-        receipt.raw = whole_reply(&store, &receipt).await.map_err(|e| fail(&e))?;
-        receipt.lifted.clear();
-    }
-    let content = receipt.settlement.as_mut().and_then(|settlement| settlement.content.as_mut());
-    if let Some(content) = content
-        && let Some(blob) = content.text.blob()
-    {
-        let text = whole_text(&store, blob).await.map_err(|e| fail(&e))?;
-        content.text = content.text.filled(&text).into();
+        receipt = ua_runner::with_whole_reply(&store, receipt).await.map_err(|e| fail(&e))?;
     }
     if json {
         print_json(&receipt)?;

@@ -1,7 +1,7 @@
 //! Ending a run that no process drives, when a person said that it is to end (`ua runs cancel`, or the answer `abort`): it is ended here, instead
 //! of by a resume that may never come.
 
-use ua_core::{CallId, CallStatus, RunId, Trace};
+use ua_core::{Audience, CallId, CallStatus, RunId, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::Database;
 use ua_host::{Host, questions, servers, tree};
@@ -53,8 +53,15 @@ pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<St
         [only] => (short(only.as_str()), "it", "it"),
         [_, ..] => ("CALL", "them", "each"),
     };
-    let keeps =
-        if is_gateway(run) { "a repeat is blocked" } else { "the job is not started again without a word from you" };
+    let keeps = if is_gateway(run) {
+        "a repeat is blocked".to_owned()
+    } else {
+        // Of a program's run nobody knows under which id its step is run next.
+        Audience::of(&run.entrypoint).pick(
+            "the job is not started again without a word from you".to_owned(),
+            format!("a fork of the run asks before it repeats {it}, while under another id the step does it again"),
+        )
+    };
     Ok(format!(
         "; {} may or may not have happened, and {keeps}: `ua calls list --run {} --unknown` shows {it}, and {} says what became of {of_it}",
         ua_core::counted(unknown.len(), "call"),

@@ -619,7 +619,7 @@ async fn refused_runs(home: &Home, forgotten: &[Forgotten]) -> Result<Vec<String
                 "no run resumes until you have looked and accepted it with `ua db accept RUN`: the database does not know which runs {senders} is related to"
             ),
             (Some(_), []) => format!(
-                "the database does not have {senders}, which cannot be resumed; a run that begins now, by the same job, job key, schedule or \
+                "the database does not have {senders}, which cannot be resumed; a run that begins now, by the same job or step, job key, schedule or \
                  gateway client, is refused until you have looked, since it may do the same again: `ua db accept {run}` lets all that are \
                  refused for it, and `ua db accept RUN` lets one of them alone"
             ),

@@ -11,16 +11,15 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus, ShowPath as _, SideEffectClass, Trace};
+use ua_core::{RunId, RunStatus, ShowPath as _, Timestamp, Trace};
 use ua_dispatch::Fence;
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
 use ua_mcp::LockDir;
 use ua_resume::Standing;
-use ua_runner::{RunLock, owner_stamp};
+use ua_runner::{LeftOpen, RunLock, owner_stamp};
 use ua_store::{
-    CallRecord, Forgotten, GATEWAY_MODE, LedgerStore as _, PastStore as _, RunDeletion, RunHead, RunQuery, RunRecord,
-    RunStore as _, Store,
+    CallRecord, GATEWAY_MODE, LedgerStore as _, RunDeletion, RunHead, RunQuery, RunRecord, RunStore as _, Store,
 };
 
 use crate::args::parse_span;
@@ -49,7 +48,7 @@ unknown keeps its run until --force, and one that only its tool says failed keep
 did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again; its job key is free.")]
 pub struct DeleteArgs {
     /// Run ids, unique prefixes or suffixes of them, or `last`
-    #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]
+    #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub runs: Vec<String>,
     /// Every finished run that has not changed for this long: a number and d, h, m or s, for example 30d
     #[arg(long, value_name = "TIME", value_parser = parse_span, conflicts_with = "runs")]
@@ -79,14 +78,17 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     let home = host.home();
     // Looked up without touching anything first, so that a typing error deletes nothing.
     let look = home.open_read_only()?;
+    if args.runs.is_empty() && args.older_than.is_none() {
+        return Err(without_a_name(&look, host.env().now()).await?);
+    }
     let mut wanted = Vec::new();
     for name in &args.runs {
         let run = find::run(&look, name).await?;
         tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
         refuse(home, &look, &run, args.force).await?;
-        let open = Open::of(&look, &run.run_id).await?;
+        let open = left_open(&look, &run.run_id).await?;
         if !args.force {
-            open.refuse(&run.run_id, args.are_unread())?;
+            refuse_open(&open, &run.run_id, args.are_unread())?;
         }
         if !wanted.iter().any(|(id, _)| *id == run.run_id) {
             wanted.push((run.run_id, open));
@@ -102,9 +104,9 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
             tell(&kept);
         }
         for run in old {
-            let open = Open::of(&look, &run.run_id).await?;
+            let open = left_open(&look, &run.run_id).await?;
             if !args.force
-                && let Err(error) = open.refuse(&run.run_id, args.are_unread())
+                && let Err(error) = refuse_open(&open, &run.run_id, args.are_unread())
             {
                 let why = error.to_string();
                 let why = why.strip_suffix(NOTHING_DELETED).unwrap_or(&why);
@@ -166,6 +168,46 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     Ok(if left == 0 { OK } else { STORAGE })
 }
 
+/// Finished runs that are shown to whoever names none.
+const OFFERED: usize = 5;
+/// Characters of what such a run is for.
+const OBJECTIVE: usize = 60;
+
+/// That no run was named: which ones could be deleted, and how.
+async fn without_a_name(look: &Database, now: Timestamp) -> Result<HostError, HostError> {
+    let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
+    let all = look.find_runs(&query).await.map_err(|e| HostError::store("look for finished runs", &e))?;
+    Ok(unnamed_in_words(&all, now))
+}
+
+/// The same of `all` runs, newest first.
+fn unnamed_in_words(all: &[RunHead], now: Timestamp) -> HostError {
+    let finished: Vec<&RunHead> = all.iter().filter(|run| run.status.is_terminal()).collect();
+    let is = if finished.len() == 1 { "is" } else { "are" };
+    match (all, finished.as_slice()) {
+        ([], _) => HostError::usage("there are no runs to delete").hint("`ua job FILE` starts one"),
+        (_, []) => HostError::usage("name the run to delete; none is finished")
+            .hint("`ua runs list` shows them; `ua runs delete RUN --force` deletes one that is not finished"),
+        (_, some) => {
+            let row = |run: &&RunHead| {
+                let RunHead { run_id, status, updated_at, objective, .. } = run;
+                let when = crate::moment::ago(*updated_at, now);
+                format!("\n  {} · {status} · {when} · {}", short(run_id.as_str()), line(objective, OBJECTIVE))
+            };
+            let rows: String = some.iter().take(OFFERED).map(row).collect();
+            let more = some.len().saturating_sub(OFFERED);
+            let more = if more == 0 { String::new() } else { format!("\n  and {more} more") };
+            HostError::usage(format!(
+                "name the runs to delete; {} {is} finished:{rows}{more}",
+                ua_core::counted(some.len(), "run")
+            ))
+            .hint(
+                "`ua runs delete RUN` deletes one, `ua runs delete --older-than 30d` those of that age; `ua runs list` shows all",
+            )
+        }
+    }
+}
+
 /// That what is old and has not ended is kept, and how it is ended; `None` when there is none.
 fn kept_in_words(open: &[RunHead]) -> Option<String> {
     let sessions = open.iter().filter(|run| run.run_mode == GATEWAY_MODE).count();
@@ -207,91 +249,49 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
 /// The end of what is said to whoever named the run.
 const NOTHING_DELETED: &str = "; nothing was deleted";
 
-/// What of a run and its sub-agents has no end that is known: their records are what keeps a repeat from being sent.
-struct Open {
-    in_doubt: Vec<CallRecord>,
-    /// What only the tool says failed. It is listed, and whoever reads the list and says yes has decided: the answer is known, and tools answer
-    /// with errors every day. A word that was said before anybody read it decides nothing.
-    failed_perhaps: Vec<CallRecord>,
-    /// What `effects.log` knows and the database does not.
-    forgotten: Vec<Forgotten>,
+/// What of a run has no end that is known.
+async fn left_open(store: &Database, run: &RunId) -> Result<LeftOpen, HostError> {
+    LeftOpen::of(store, run).await.map_err(|e| HostError::store("look what the run leaves open", &e))
 }
 
-impl Open {
-    async fn of(store: &Database, run: &RunId) -> Result<Self, HostError> {
-        let below = tree::runs_below(store, run).await?;
-        let all: Vec<&RunId> = std::iter::once(run).chain(below.iter().map(|child| &child.run_id)).collect();
-        let (mut in_doubt, mut failed_perhaps) = (Vec::new(), Vec::new());
-        for id in &all {
-            let calls = store.calls(id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
-            // What is in the workspace goes with it.
-            let is_outside = |call: &&CallRecord| call.policy.class != SideEffectClass::Local;
-            failed_perhaps
-                .extend(calls.iter().filter(is_outside).filter(|call| ua_evidence::failed_perhaps(call)).cloned());
-            in_doubt.extend(calls.into_iter().filter(may_have_happened));
-        }
-        let forgotten = store.forgotten(run).await;
-        let mut forgotten = forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))?;
-        forgotten.retain(|known| known.attempt > 0 && all.iter().any(|id| id.as_str() == known.run_id));
-        Ok(Self { in_doubt, failed_perhaps, forgotten })
+/// Refuses to delete what nobody knows the end of; where nobody reads the list before it is deleted, also what is on it.
+fn refuse_open(left: &LeftOpen, run: &RunId, are_unread: bool) -> Result<(), HostError> {
+    let what = |calls: &[CallRecord]| ua_core::counted(calls.len(), "call");
+    let by_hand =
+        |calls: &[CallRecord]| ua_resume::correct_by_hand(calls.first().map_or("CALL", |call| call.call_id.as_str()));
+    if !left.in_doubt.is_empty() {
+        return Err(HostError::usage(format!(
+            "{} of run {run} may or may not have happened, and what is not known is forgotten with the run{NOTHING_DELETED}",
+            what(&left.in_doubt),
+        ))
+        .hint(format!(
+            "`ua calls list --run {run}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
+             again does it again",
+            by_hand(&left.in_doubt)
+        )));
     }
-
-    /// Refuses to delete what nobody knows the end of; where nobody reads the list before it is deleted, also what is on it.
-    fn refuse(&self, run: &RunId, are_unread: bool) -> Result<(), HostError> {
-        let what = |calls: &[CallRecord]| ua_core::counted(calls.len(), "call");
-        let by_hand = |calls: &[CallRecord]| {
-            ua_resume::correct_by_hand(calls.first().map_or("CALL", |call| call.call_id.as_str()))
-        };
-        if !self.in_doubt.is_empty() {
-            return Err(HostError::usage(format!(
-                "{} of run {run} may or may not have happened, and what is not known is forgotten with the run{NOTHING_DELETED}",
-                what(&self.in_doubt),
-            ))
-            .hint(format!(
-                "`ua calls list --run {run}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
-                 again does it again",
-                by_hand(&self.in_doubt)
-            )));
-        }
-        if are_unread && !self.failed_perhaps.is_empty() {
-            return Err(HostError::usage(format!(
-                "{} of run {run} failed, as the tool says, and may have happened, which is forgotten with the run{NOTHING_DELETED}",
-                what(&self.failed_perhaps),
-            ))
-            .hint(format!(
-                "`ua calls list --run {run}` shows it, {} says what became of it; --force beside --yes deletes it as it is, and so does a yes \
-                 without --yes",
-                by_hand(&self.failed_perhaps)
-            )));
-        }
-        if !self.forgotten.is_empty() {
-            return Err(HostError::usage(format!(
-                "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run{NOTHING_DELETED}",
-                ua_core::counted(self.forgotten.len(), "effect"),
-            ))
-            .hint(format!(
-                "`ua db check` lists what it knows, and a newer copy of the database has it; once you have looked, `ua db accept {run}` says so; \
-                 --force deletes the run as it is, and the same job does it again"
-            )));
-        }
-        Ok(())
+    if are_unread && !left.failed_perhaps.is_empty() {
+        return Err(HostError::usage(format!(
+            "{} of run {run} failed, as the tool says, and may have happened, which is forgotten with the run{NOTHING_DELETED}",
+            what(&left.failed_perhaps),
+        ))
+        .hint(format!(
+            "`ua calls list --run {run}` shows it, {} says what became of it; --force beside --yes deletes it as it is, and so does a yes \
+             without --yes",
+            by_hand(&left.failed_perhaps)
+        )));
     }
-
-    /// The same for whoever deletes it all the same.
-    fn sentences(&self) -> Vec<String> {
-        let of_call = |call: &CallRecord| {
-            let CallRecord { name, call_id, attempt, updated_at, .. } = call;
-            format!("`{}` (call {call_id}, attempt {attempt}, {updated_at})", name.tool)
-        };
-        let failed = |call: &CallRecord| format!("{}: its tool says that it failed", of_call(call));
-        let failed = self.failed_perhaps.iter().map(failed);
-        self.in_doubt.iter().map(of_call).chain(failed).chain(self.forgotten.iter().map(Forgotten::to_string)).collect()
+    if !left.forgotten.is_empty() {
+        return Err(HostError::usage(format!(
+            "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run{NOTHING_DELETED}",
+            ua_core::counted(left.forgotten.len(), "effect"),
+        ))
+        .hint(format!(
+            "`ua db check` lists what it knows, and a newer copy of the database has it; once you have looked, `ua db accept {run}` says so; \
+             --force deletes the run as it is, and a run that is started after it does it again"
+        )));
     }
-}
-
-/// Whether a call was sent and nobody knows what came of it. No process drives its run.
-fn may_have_happened(call: &CallRecord) -> bool {
-    matches!(call.status, CallStatus::Unknown | CallStatus::Running) && call.policy.class.has_effect()
+    Ok(())
 }
 
 async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> Result<(), HostError> {
@@ -442,7 +442,7 @@ const NAMED: usize = 20;
 fn wanted_in_words(wanted: &[RunDeleted], args: &DeleteArgs) -> String {
     let dry = DeletedAs { dry_run: true, keep_files: args.keep_files };
     let more = wanted.len().saturating_sub(NAMED);
-    let more = if more == 0 { String::new() } else { format!("  … and {more} more\n") };
+    let more = if more == 0 { String::new() } else { format!("  … and {more} more: `--dry-run` lists all\n") };
     rows(&wanted[..wanted.len().min(NAMED)], dry) + &more + &freed(wanted)
 }
 
@@ -489,7 +489,8 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
             out.push_str(&format!("    may have happened: {}\n", crate::ids::in_sentence(&crate::output::plain(open))));
         }
         if run.may_have_happened.len() > NAMED {
-            out.push_str(&format!("    … and {} more\n", run.may_have_happened.len() - NAMED));
+            let (id, more) = (short(run.run_id.as_str()), run.may_have_happened.len() - NAMED);
+            out.push_str(&format!("    … and {more} more: `ua calls list --run {id}` lists them\n"));
         }
         // A run that did nothing outside leaves nothing to remember.
         if run.had_effects && !run.kept_for.is_empty() {
@@ -514,28 +515,53 @@ mod tests {
 
     use super::*;
 
+    fn head(run_mode: &str) -> RunHead {
+        let at = Timestamp::from_millis(0);
+        RunHead {
+            run_id: RunId::parse("run_1").unwrap(),
+            created_at: at,
+            updated_at: at,
+            run_mode: run_mode.to_owned(),
+            status: RunStatus::Stopped,
+            stop_reason: None,
+            status_detail: None,
+            objective: String::new(),
+            job_path: None,
+            job_key: None,
+            workspace_dir: String::new(),
+            parent_run_id: None,
+            turn_index: 0,
+            iteration_count: 0,
+            max_iterations: None,
+        }
+    }
+
+    #[test]
+    fn whoever_names_no_run_is_told_which_can_be_deleted_and_how() {
+        let now = Timestamp::from_millis(1000);
+        let said = |all: &[RunHead]| {
+            let error = unnamed_in_words(all, now);
+            (error.message().to_owned(), error.hint_text().map(str::to_owned))
+        };
+        assert_eq!(said(&[]).0, "there are no runs to delete");
+        let open = head("job");
+        let (message, hint) = said(std::slice::from_ref(&open));
+        assert_eq!(message, "name the run to delete; none is finished");
+        assert!(hint.unwrap().contains("--force"));
+        let done = RunHead { status: RunStatus::Succeeded, objective: "Mail the report.".to_owned(), ..open.clone() };
+        let (message, hint) = said(&[open, done.clone()]);
+        let row = "\n  run_1 · succeeded · 1970-01-01T00:00:00.000Z · Mail the report.";
+        assert_eq!(message, format!("name the runs to delete; 1 run is finished:{row}"));
+        assert!(hint.unwrap().contains("`ua runs delete RUN` deletes one"));
+        let (message, _) = said(&vec![done; OFFERED + 2]);
+        assert_eq!(
+            message,
+            format!("name the runs to delete; 7 runs are finished:{}\n  and 2 more", row.repeat(OFFERED))
+        );
+    }
+
     #[test]
     fn what_has_not_ended_is_said_to_be_kept() {
-        let head = |run_mode: &str| {
-            let at = ua_core::Timestamp::from_millis(0);
-            RunHead {
-                run_id: RunId::parse("run_1").unwrap(),
-                created_at: at,
-                updated_at: at,
-                run_mode: run_mode.to_owned(),
-                status: RunStatus::Stopped,
-                stop_reason: None,
-                status_detail: None,
-                objective: String::new(),
-                job_path: None,
-                job_key: None,
-                workspace_dir: String::new(),
-                parent_run_id: None,
-                turn_index: 0,
-                iteration_count: 0,
-                max_iterations: None,
-            }
-        };
         let (run, session) = (head("job"), head(GATEWAY_MODE));
         assert_eq!(kept_in_words(&[]), None);
         for (open, said) in [

@@ -58,7 +58,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         }
     })?;
     if !diff.job.is_empty() {
-        print("\nThe jobs differ (A → B)\n")?;
+        print("\nWhat was asked for differs (A → B)\n")?;
     }
     for change in &diff.job {
         print(format!("  {}\n", crate::output::plain(&change.to_string())))?;

@@ -57,6 +57,17 @@ pub struct GatewayEntries {
     pub json: bool,
 }
 
+/// What is put in front of them, and what beside.
+#[derive(Debug, Args)]
+pub struct GatewayInstall {
+    /// Which entries of which configuration
+    #[command(flatten)]
+    pub entries: GatewayEntries,
+    /// Also write rules that keep the agent of Claude Code or Codex from bypassing the gateway, and the hook by which a session of Claude Code is known
+    #[arg(long, requires = "client")]
+    pub guard: bool,
+}
+
 /// A client of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GatewayClient {
@@ -78,9 +89,11 @@ pub enum GatewayClient {
     args_conflicts_with_subcommands = true,
     arg_required_else_help = true,
     after_help = "\
-In a client's configuration, it goes in front of the tool server's own command.
+`ua gateway install` sets it up for Claude Code, Codex, Cursor, Visual Studio Code or goose. Without a command, \
+`ua gateway` is what their configuration starts: it goes in front of the tool server's own command.
 
 Examples:
+  ua gateway install --client claude-code --dry-run
   ua gateway --name mail --env SMTP_PASSWORD -- npx -y @example/mail-server
   ua gateway --name crm --header-from X-Key=KEY --url https://crm.example/mcp
   ua gateway --all
@@ -137,9 +150,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua gateway install --client claude-code --dry-run
-  ua gateway install --client codex
+  ua gateway install --client claude-code --guard
   ua gateway install --file .mcp.json mail calendar")]
-    Install(GatewayEntries),
+    Install(GatewayInstall),
     /// Remove the gateway from a configuration: restored to the byte, if it was not changed since
     #[command(after_help = "\
 Examples:
@@ -266,8 +279,8 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
             .hint("put it after `--`: ua gateway --name mail -- npx -y @example/mail-server"));
     };
     match command {
-        GatewayCommand::Install(entries) => change(host, root, &entries, true)?,
-        GatewayCommand::Uninstall(entries) => change(host, root, &entries, false)?,
+        GatewayCommand::Install(install) => change(host, root, &install.entries, Some(install.guard))?,
+        GatewayCommand::Uninstall(entries) => change(host, root, &entries, None)?,
         GatewayCommand::Start { for_client: true } => start(host, root, Starter::Client).await?,
         GatewayCommand::Start { for_client: false } => {
             tell_withheld(host, root);
@@ -382,21 +395,77 @@ async fn token(
     print_exactly(format!("{token}\n"))
 }
 
-/// Puts the gateway in front of entries of a configuration, or takes it away.
-fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: bool) -> Result<(), HostError> {
+impl GatewayClient {
+    const fn of_host(self) -> Client {
+        match self {
+            Self::ClaudeCode => Client::ClaudeCode,
+            Self::Cursor => Client::Cursor,
+            Self::Vscode => Client::VsCode,
+            Self::Codex => Client::Codex,
+            Self::Goose => Client::Goose,
+        }
+    }
+}
+
+/// Where the client has its rules, if it has any that can be written.
+fn rules_file(
+    settings: &Settings,
+    entries: &GatewayEntries,
+    installs: Option<bool>,
+) -> Result<Option<PathBuf>, HostError> {
+    let Some(client) = entries.client else { return Ok(None) };
+    let file = gateway::rules_of(settings, client.of_host())?;
+    if installs == Some(true) && file.is_none() {
+        let refused = HostError::usage("this client has no rules that could be written for it");
+        return Err(refused.hint("`--guard` is for claude-code and codex; leave it out for others"));
+    }
+    Ok(file)
+}
+
+/// Writes the rules of a client into that file, or takes them away. The file, if it was changed; with `dry_run`, if it would be.
+fn rules(
+    file: Option<PathBuf>,
+    (root, front): (&Path, &gateway::Front),
+    entries: &GatewayEntries,
+    installs: Option<bool>,
+) -> Result<Option<PathBuf>, HostError> {
+    let (Some(client), Some(file)) = (entries.client.map(GatewayClient::of_host), file) else { return Ok(None) };
+    let is_changed = match installs {
+        Some(true) => gateway::guard(root, client, &file, front, entries.dry_run)?,
+        // Whoever names a tool server takes the gateway away from that one alone.
+        None if entries.servers.is_empty() => gateway::unguard(root, &file, entries.dry_run)?,
+        Some(false) | None => false,
+    };
+    Ok(is_changed.then_some(file))
+}
+
+/// Says what became of the rules.
+fn print_rules(file: Option<&Path>, installs: Option<bool>, dry_run: bool) -> Result<(), HostError> {
+    let Some(file) = file else {
+        return if installs == Some(true) { print("Its rules are written already.\n") } else { Ok(()) };
+    };
+    let what = match (installs.is_some(), dry_run) {
+        (true, true) => "rules that keep its agent from bypassing the gateway would be written",
+        (true, false) => "rules that keep its agent from bypassing the gateway are written now",
+        (false, true) => "would be restored, without the rules of `--guard`",
+        (false, false) => "is restored, without the rules of `--guard`",
+    };
+    print(format!("{}\n  {what}\n", file.shown()))
+}
+
+/// Puts the gateway in front of entries of a configuration, or takes it away (`None`); `Some(true)` writes a client's rules as well.
+fn change(
+    host: &Host,
+    named: Option<&Path>,
+    entries: &GatewayEntries,
+    installs: Option<bool>,
+) -> Result<(), HostError> {
     let settings = host.settings();
+    let install = installs.is_some();
+    let rules_file = rules_file(settings, entries, installs)?;
     let file = match (&entries.file, entries.client) {
         (Some(file), _) => settings.absolute(file)?,
-        (None, Some(client)) => gateway::configuration(
-            settings,
-            match client {
-                GatewayClient::ClaudeCode => Client::ClaudeCode,
-                GatewayClient::Cursor => Client::Cursor,
-                GatewayClient::Vscode => Client::VsCode,
-                GatewayClient::Codex => Client::Codex,
-                GatewayClient::Goose => Client::Goose,
-            },
-        )?,
+        (None, Some(client)) => gateway::configuration(settings, client.of_host())?,
         (None, None) => return Err(HostError::usage("name a configuration with --client or --file")),
     };
     let front = gateway::Front {
@@ -416,6 +485,7 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
     } else {
         gateway::uninstall(&root, &file, servers, dry_run)?
     };
+    let ruled = rules(rules_file, (root.as_path(), &front), entries, installs)?;
     let untrusted = trust_ended(settings, &file, &edited.changes, dry_run);
     let is_written =
         edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
@@ -428,7 +498,7 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
             what: change.what.as_str().to_owned(),
         };
         let servers = edited.changes.iter().map(entry).collect();
-        return print_json(&GatewayChanged { file, dry_run, servers, untrusted });
+        return print_json(&GatewayChanged { file, dry_run, servers, untrusted, rules: ruled });
     }
     let rows = edited.changes.iter().map(|change| {
         let what = match change.what {
@@ -473,12 +543,14 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
     print(format!("{}\n", file.shown()))?;
     if edited.changes.is_empty() {
         let none = "It names no tool servers yet, so nothing was changed. Give the client its first one, then this command again.";
-        return print(format!("{}\n", wrapped(none, 0)));
+        print(format!("{}\n", wrapped(none, 0)))?;
+        return print_rules(ruled.as_deref(), installs, dry_run);
     }
     let rows: Vec<(String, &str)> = rows.collect();
     let width = rows.iter().map(|(server, _)| server.chars().count()).max().unwrap_or_default();
     let lines = rows.iter().map(|(server, what)| format!("  {server:<width$}  {}\n", wrapped(what, width + 4)));
     print(lines.collect::<String>())?;
+    print_rules(ruled.as_deref(), installs, dry_run)?;
     if is_written && !untrusted.is_empty() {
         let names: Vec<String> = untrusted.iter().map(|server| format!("`{}`", line(server, 60))).collect();
         let (these, trust) = (names.join(", "), PrintedCommand::of("ua trust").word(&file).in_code());

@@ -194,8 +194,12 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
         let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
         // Its client decides when a session of the gateway continues: nobody resumes it.
         let is_session = ua_store::is_gateway(&run);
-        let resume_with =
-            if is_session { String::new() } else { ua_host::restart::next_command_there(home, &store, &run).await?.1 };
+        let (mut resume_with, mut resumed_by) = (String::new(), None);
+        if !is_session {
+            let (next, command) = ua_host::restart::next_command_there(home, &store, &run).await?;
+            resumed_by = next.command().is_none().then(|| format!("{} {}", next.who(), next.does()));
+            resume_with = command;
+        }
         let is_stopped = head.status == RunStatus::Stopped;
         // What stopped in the middle of its work and was given back waits for a worker like what was never begun.
         let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
@@ -222,6 +226,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
         };
         shown.runs.push(StatusRun {
             resume_with,
+            resumed_by,
             blocked,
             waits,
             needs_correction: !is_session && NextStep::of(&run).needs_correction(),
@@ -340,12 +345,18 @@ fn summary(found: &StatusShown) -> String {
     let is_to_resume = |run: &&StatusRun| run.waits_for_a_resume && run.blocked.is_none();
     let to_resume: Vec<&StatusRun> = found.runs.iter().filter(is_to_resume).collect();
     for run in to_resume.iter().take(ROWS) {
-        let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
         let objective = field(&run.run.objective, 80);
-        // Nobody is sent to a resume that is refused again.
-        let first = if run.needs_correction { ", once what stopped it is corrected" } else { "" };
         let status = plain(&run.run.shown_status);
-        out.push_str(&format!("\n{status}{first}: {}\n  {objective}\n", plain(&command)));
+        let how = match &run.resumed_by {
+            Some(who) => format!("; {}", plain(who)),
+            None => {
+                let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]);
+                // Nobody is sent to a resume that is refused again.
+                let first = if run.needs_correction { ", once what stopped it is corrected" } else { "" };
+                format!("{first}: {}", plain(&command))
+            }
+        };
+        out.push_str(&format!("\n{status}{how}\n  {objective}\n"));
         // What changed since a run was started is said line by line.
         for why in run.why.iter().flat_map(|why| why.lines()).filter(|why| !why.trim().is_empty()).take(REASON_LINES) {
             out.push_str(&format!("    {}\n", field(why.trim(), 160)));

@@ -147,7 +147,7 @@ pub(crate) struct StatusRun {
     /// The run.
     #[serde(flatten)]
     pub(crate) run: RunRow,
-    /// The command that resumes it.
+    /// The command that resumes it; who does, where no command can.
     pub(crate) resume_with: String,
     /// Why no worker continues it, or none of this machine, and what to do about it.
     pub(crate) blocked: Option<String>,
@@ -159,6 +159,9 @@ pub(crate) struct StatusRun {
     /// Whether nothing but a resume is missing.
     #[serde(skip)]
     pub(crate) waits_for_a_resume: bool,
+    /// Who gets it further where no command does, as a sentence: the program that began it.
+    #[serde(skip)]
+    pub(crate) resumed_by: Option<String>,
     /// Why it is stopped, for a person.
     #[serde(skip)]
     pub(crate) why: Option<String>,

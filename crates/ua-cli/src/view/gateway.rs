@@ -115,6 +115,8 @@ pub(crate) struct GatewayChanged {
     pub(crate) servers: Vec<GatewayEntry>,
     /// Those that `ua` itself was allowed to start as they were, and does not start as they are: `ua trust FILE` shows them and asks.
     pub(crate) untrusted: Vec<String>,
+    /// The client's file with the rules of `--guard`, if that was changed, or would be.
+    pub(crate) rules: Option<PathBuf>,
 }
 
 /// A tool server of a client's configuration.

@@ -19,6 +19,7 @@ use ua_files::Folder;
 
 use self::entry::{Becomes, Entry};
 use self::meant::{Meant, is_as_meant};
+use self::patience::Unit;
 use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
@@ -26,11 +27,14 @@ use crate::placed::{FileKind, Place, refuse_leading_out};
 
 pub use self::entry::{Front, What};
 pub(super) use self::entry::{Program, plain_name};
+pub use self::guard::{guard, unguard};
 
 mod entry;
+mod guard;
 mod json;
 mod meant;
 mod ordered;
+mod patience;
 mod restored;
 mod spans;
 #[cfg(test)]
@@ -108,7 +112,7 @@ impl Format {
             (what, becomes)
         };
         let edited = match self {
-            Self::Json => json::edited(text, servers, change),
+            Self::Json => json::edited(text, Unit::of(path), servers, change),
             Self::Toml => toml::edited(text, servers, change),
             Self::Yaml => yaml::edited(text, servers, change),
         };
@@ -460,7 +464,7 @@ fn read(path: &Path) -> Result<String, HostError> {
             );
         }
         HostError::usage(format!("cannot read {}: {error}", path.shown()))
-            .hint(format!("{}, or name another one with --file", what_helps(&error, "name a file that is there")))
+            .hint(format!("{}, or name another one with --file", what_helps(&error, "name an existing file")))
     })
 }
 

@@ -265,7 +265,7 @@ impl Endpoint {
             self.is_new.store(false, Ordering::Relaxed);
             self.login.get_or_init(|| login);
         }
-        if response.status() == StatusCode::UNAUTHORIZED && self.bearer.is_some() {
+        if response.status() == StatusCode::UNAUTHORIZED && self.bearer.is_some() && self.is_challenge(&response) {
             how_far.is_refused();
         }
         if let Some(token) = token {
@@ -334,6 +334,13 @@ impl Endpoint {
         self.is_away.load(Ordering::Relaxed)
     }
 
+    /// Whether a refusal says what would let the request in, as whoever guards the door has to (RFC 9110 §15.5.2; of a bearer's token RFC 6750 §3),
+    /// before anything behind it has seen the request. A 401 without that may be what the tool itself was told in the middle of its work.
+    pub(super) fn is_challenge(&self, response: &Response) -> bool {
+        let mut said = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|said| said.to_str().ok());
+        if self.bearer.is_some() { said.any(asks_for_a_bearer) } else { said.any(|said| !said.trim().is_empty()) }
+    }
+
     /// What a refusal for want of a login means; `None` for any other answer. A login that can be renewed is, at once.
     pub(crate) async fn refused(&self, response: &Response) -> Option<NotLetIn> {
         let why = self.why_refused(response).await;
@@ -394,7 +401,7 @@ impl HowFar {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whoever refuses a token has not read what came with it.
+    /// Whoever guards the door and refuses a token has not passed on what came with it.
     fn is_refused(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -402,6 +409,18 @@ impl HowFar {
     fn may_be_at_work(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Whether one of the challenges of a `WWW-Authenticate` asks for a bearer's token. A comma in quotes is a parameter's.
+fn asks_for_a_bearer(challenges: &str) -> bool {
+    let mut is_quoted = false;
+    let mut challenges = challenges.split(|c: char| {
+        is_quoted ^= c == '"';
+        c == ',' && !is_quoted
+    });
+    challenges.any(|challenge| {
+        challenge.split_whitespace().next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"))
+    })
 }
 
 /// Whether a status says that the same may be served in a while.
@@ -448,6 +467,22 @@ mod tests {
         assert!(refusal("a b", "x").contains("not the name of an HTTP header"));
         let why = refusal("X-Key", "hush\n");
         assert!(why.contains("`X-Key`") && !why.contains("hush"), "{why}");
+    }
+
+    #[test]
+    fn a_challenge_for_a_bearer_is_told_from_other_words() {
+        for (said, is_one) in [
+            ("Bearer", true),
+            ("bearer realm=\"x\", error=\"invalid_token\"", true),
+            ("Basic realm=\"x\", Bearer resource_metadata=\"https://x/y\"", true),
+            ("Basic realm=\"a, Bearer b\"", false),
+            ("Basic realm=\"bearer\"", false),
+            ("Bearers", false),
+            ("", false),
+            (" , ", false),
+        ] {
+            assert_eq!(asks_for_a_bearer(said), is_one, "{said}");
+        }
     }
 
     #[test]

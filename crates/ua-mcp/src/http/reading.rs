@@ -20,6 +20,8 @@ use crate::wire::{Answer, MAX_LINE, answer, answered_id};
 const MAX_READ: usize = 64 * 1024;
 const MAX_REFUSAL: usize = 8 * 1024;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How many characters of it stand in a sentence.
+const MAX_QUOTED: usize = 400;
 /// How often in a row a broken stream is taken up again without anything new coming of it.
 pub(super) const MAX_RESUMES: u32 = 5;
 /// A stream that was kept open this long shows that the server still works on the call, even if it brought no event: some
@@ -41,9 +43,10 @@ impl HttpConnection {
         if !status.is_success() {
             self.inner.note_refusal(status);
             let not_let_in = self.inner.endpoint.refused(&response).await;
+            let is_challenge = self.inner.endpoint.is_challenge(&response);
             let retry_after = retry_after(&response, &self.inner.env);
             let body = refusal(response, &self.inner.env).await;
-            return Ok(Reply::Status { status, body, not_let_in, retry_after });
+            return Ok(Reply::Status { status, body, not_let_in, is_challenge, retry_after });
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -147,13 +150,16 @@ pub(super) fn is_refused_unbegun(status: StatusCode, code: i64) -> bool {
 /// proves it. Who does not let us in reads nothing, but a result is one all the same.
 pub(super) fn as_it_was_read(reply: Reply, id: i64, is_stateless: bool) -> Reply {
     match reply {
-        Reply::Status { status, body, not_let_in, retry_after } => match answered_all_the_same(status, &body, id) {
-            Some(Reply::Error { code, message, .. }) if is_stateless && is_refused_unbegun(status, code.into()) => {
-                Reply::Status { status, body: kept(message), not_let_in, retry_after }
-            }
-            Some(answer) => answer,
-            None => Reply::Status { status, body: kept(body), not_let_in, retry_after },
-        },
+        Reply::Status { status, body, not_let_in, is_challenge, retry_after } => {
+            let body = match answered_all_the_same(status, &body, id) {
+                Some(Reply::Error { code, message, .. }) if is_stateless && is_refused_unbegun(status, code.into()) => {
+                    message
+                }
+                Some(answer) => return answer,
+                None => body,
+            };
+            Reply::Status { status, body: kept(body), not_let_in, is_challenge, retry_after }
+        }
         reply @ (Reply::Result(..) | Reply::Error { .. }) => reply,
     }
 }
@@ -196,6 +202,18 @@ pub(super) const fn is_of_a_reader(code: i64) -> bool {
 /// Whether a status is about who asks, and not about what is asked.
 pub(super) fn is_at_the_door(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// Why a refusal of a call does not show that nothing was begun, although its status is about who asks: it does not say what would let the call in.
+pub(super) fn doubt(status: StatusCode, is_challenge: bool, body: &str) -> Option<String> {
+    if status != StatusCode::UNAUTHORIZED || is_challenge {
+        return None;
+    }
+    let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTED).collect();
+    let said = if body.trim().is_empty() { String::new() } else { format!(": {}", body.trim()) };
+    Some(format!(
+        "it answered HTTP status {status} and no `WWW-Authenticate`, so nothing shows that it was not begun{said}"
+    ))
 }
 
 /// What is kept of it.
@@ -432,7 +450,8 @@ mod tests {
     /// What became of request 7, of the newer era or not, that was answered with this status and body.
     fn read_as(is_stateless: bool, status: u16, body: &Value) -> String {
         let status = StatusCode::from_u16(status).unwrap();
-        let reply = Reply::Status { status, body: body.to_string(), not_let_in: None, retry_after: None };
+        let body = body.to_string();
+        let reply = Reply::Status { status, body, not_let_in: None, is_challenge: true, retry_after: None };
         match as_it_was_read(reply, 7, is_stateless) {
             Reply::Result(result, _) => result.to_string(),
             Reply::Error { code, .. } => code.to_string(),
@@ -463,6 +482,15 @@ mod tests {
             assert_eq!(read_as(false, 400, &error(code)), code.to_string());
             assert_eq!(read_as(true, 500, &error(code)), code.to_string());
         }
+    }
+
+    /// Only who says how to be let in is known to stand in front of the tool.
+    #[test]
+    fn a_refusal_that_asks_for_nothing_shows_nothing() {
+        let of = |status, is_challenge| doubt(StatusCode::from_u16(status).unwrap(), is_challenge, "who\nare you?");
+        assert_eq!((of(401, true), of(403, false), of(404, false), of(500, false)), (None, None, None, None));
+        let why = of(401, false).unwrap();
+        assert!(why.contains("HTTP status 401") && why.ends_with("not begun: who are you?"), "{why}");
     }
 
     /// What somebody answered who read the request is the answer, whatever the status beside it.

@@ -41,8 +41,10 @@ pub enum Relayed {
         of_session: bool,
         /// For how many seconds the other side asks to be left alone, if it says.
         retry_after: Option<u64>,
+        /// Why it does not show that a tool's call was not begun, although its status is one of those that do.
+        doubt: Option<String>,
     },
-    /// It did not leave, or was refused unread because a login had ended that is renewed by now.
+    /// It did not leave, or was refused, by a challenge for a token, because a login had ended that is renewed by now.
     NotSent(String),
     /// It left, or may have, and no answer will come.
     Lost(String),
@@ -169,6 +171,7 @@ impl Relay {
         if !status.is_success() {
             let has_session = !is_stateless && lock(&wire.agreed).session.is_some();
             let not_let_in = wire.endpoint.refused(&response).await;
+            let is_challenge = wire.endpoint.is_challenge(&response);
             let retry_after = reading::retry_after(&response, &wire.env);
             let mut body = reading::refusal(response, &wire.env).await;
             // A body that gives a call's id was made by somebody who read the call, and in the newer era an error of the protocol has a status of
@@ -200,7 +203,11 @@ impl Relay {
                 wire.note(status);
             }
             let mut body = reading::kept(body);
+            let only_asks = message["method"].as_str().is_some_and(only_asks);
+            let doubt = reading::doubt(status, is_challenge || only_asks, &body);
             match not_let_in {
+                // A call that may have been begun is one that left, whatever became of the login.
+                Some(NotLetIn::Renewed | NotLetIn::NotRenewable(_)) if doubt.is_some() => {}
                 Some(NotLetIn::Renewed) => {
                     return Relayed::NotSent(format!("its login had ended (HTTP status {status}) and was renewed"));
                 }
@@ -213,7 +220,7 @@ impl Relay {
                 Some(why) => body = format!("{body} ({})", why.hint(&wire.login())),
             }
             let of_session = status == StatusCode::NOT_FOUND && has_session;
-            return Relayed::Status { status: status.as_u16(), body, of_session, retry_after };
+            return Relayed::Status { status: status.as_u16(), body, of_session, retry_after, doubt };
         }
         match self.answer(response, id).await {
             Ok(answer) => {
@@ -293,6 +300,31 @@ impl Relay {
             }
         }
     }
+}
+
+/// Whether a request only asks, as the protocol has it, so that it may be made once more by itself. What another one does (a call, or a request of an
+/// extension) nobody here knows.
+pub fn only_asks(method: &str) -> bool {
+    const ASKING: [&str; 17] = [
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "subscriptions/listen",
+        "tasks/get",
+        "tasks/list",
+        "tasks/result",
+        "tools/list",
+    ];
+    ASKING.contains(&method)
 }
 
 /// What a server asks or tells by itself. A notification may have the id null, as JSON-RPC 1.0 writes one.
@@ -495,7 +527,9 @@ mod tests {
     async fn a_request_that_was_refused_unbegun_has_its_status_for_its_outcome() {
         for code in [-32020, -32022] {
             match relayed(Some("2026-07-28"), "400 Bad Request", code).await {
-                Relayed::Status { status: 400, body, of_session: false, .. } => assert_eq!(body, "as it says"),
+                Relayed::Status { status: 400, body, of_session: false, doubt: None, .. } => {
+                    assert_eq!(body, "as it says");
+                }
                 other @ (Relayed::Answer(_) | Relayed::Status { .. } | Relayed::NotSent(_) | Relayed::Lost(_)) => {
                     panic!("{code}: {other:?}")
                 }
@@ -514,6 +548,22 @@ mod tests {
                 other @ (Relayed::Status { .. } | Relayed::NotSent(_) | Relayed::Lost(_)) => {
                     panic!("{version:?} {status} {code}: {other:?}")
                 }
+            }
+        }
+    }
+
+    /// A 401 that says what would let the call in comes from whoever guards the door; any other may come from behind it.
+    #[tokio::test]
+    async fn a_call_that_is_refused_without_a_challenge_may_have_been_begun() {
+        for (status, is_doubtful) in [
+            ("401 Unauthorized", true),
+            ("401 Unauthorized\r\nwww-authenticate: Bearer", false),
+            ("401 Unauthorized\r\nwww-authenticate: Basic realm=\"x\"", false),
+            ("403 Forbidden", false),
+        ] {
+            match relayed(None, status, -32000).await {
+                Relayed::Status { doubt, .. } => assert_eq!(doubt.is_some(), is_doubtful, "{status}"),
+                other @ (Relayed::Answer(_) | Relayed::NotSent(_) | Relayed::Lost(_)) => panic!("{status}: {other:?}"),
             }
         }
     }

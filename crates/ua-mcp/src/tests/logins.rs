@@ -71,6 +71,8 @@ struct State {
     failing: Mutex<u32>,
     /// What is asked for here is never answered.
     silent_at: Mutex<Option<&'static str>>,
+    /// Who is not let in is not told why.
+    is_curt: AtomicBool,
     /// What the metadata of the authorization server says otherwise.
     metadata: Mutex<serde_json::Map<String, Value>>,
     /// What it answers to a registration otherwise.
@@ -261,6 +263,7 @@ impl State {
         if !is_in {
             let place = format!("{base}/.well-known/oauth-protected-resource/mcp");
             let challenge = format!("www-authenticate: Bearer resource_metadata=\"{place}\"\r\n");
+            let challenge = if self.is_curt.load(Ordering::SeqCst) { String::new() } else { challenge };
             return ("401 Unauthorized", challenge, "who are you?".to_owned());
         }
         let message = seen.json();
@@ -422,7 +425,7 @@ async fn a_token_that_is_about_to_end_is_renewed_before_it_is_sent_and_by_one_pr
     );
 }
 
-/// A server that refuses a token has not read the call: it is one that never left, and whoever sent it decides.
+/// A server that refuses a token by a challenge has not begun with the call: it is one that never left, and whoever sent it decides.
 #[tokio::test]
 async fn a_call_whose_token_is_refused_is_posted_once_and_the_next_one_has_another() {
     let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
@@ -441,6 +444,49 @@ async fn a_call_whose_token_is_refused_is_posted_once_and_the_next_one_has_anoth
     // What only asks is asked again at once.
     site.revoke(false);
     assert_eq!(world.server.list(&world.shared).await.unwrap().tools.len(), 1);
+}
+
+/// A 401 without a challenge may come from behind the door, where part of the work was done: such a call is in doubt, and not one that never left. The
+/// login is renewed all the same. What may simply be repeated is, and what only asks is asked once more.
+#[tokio::test]
+async fn a_refusal_without_a_challenge_leaves_a_call_in_doubt() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    let world = world(&site, &own);
+    let (_, connection) = world.ready().await;
+    site.state.is_curt.store(true, Ordering::SeqCst);
+    site.revoke(false);
+    let refused = call(&connection, "send", json!({})).await;
+    let Outcome::Lost { why } = refused else { panic!("{refused:?}") };
+    assert!(why.contains("HTTP status 401") && why.ends_with("who are you?"), "{why}");
+    assert_eq!(site.calls().len(), 1);
+    assert_eq!(text(call(&connection, "send", json!({})).await), "sent");
+    site.revoke(false);
+    let sending = crate::exchange::Sending { may_repeat: true, ..super::http::sending("send", json!({})) };
+    let refused = connection.call(sending, &ua_core::system::env()).await;
+    assert!(matches!(refused, Outcome::NotSent { .. }), "{refused:?}");
+    assert_eq!(text(call(&connection, "send", json!({})).await), "sent");
+    site.revoke(false);
+    assert_eq!(world.server.list(&world.shared).await.unwrap().tools.len(), 1);
+}
+
+/// Nor does it show that nothing was begun when the call's time is up while the login is renewed.
+#[tokio::test]
+async fn a_call_that_was_refused_without_a_challenge_and_whose_time_is_up_is_in_doubt() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    let world = world(&site, &own);
+    let (_, connection) = world.ready().await;
+    site.state.is_curt.store(true, Ordering::SeqCst);
+    site.revoke(false);
+    *site.state.silent_at.lock().unwrap() = Some("/token");
+    let limit = Some(Duration::from_secs(1));
+    let sending = crate::exchange::Sending { timeout: limit, ..super::http::sending("send", json!({})) };
+    let given_up = connection.call(sending, &ua_core::system::env()).await;
+    assert!(matches!(given_up, Outcome::Lost { .. }), "{given_up:?}");
+    assert_eq!(site.calls().len(), 1);
 }
 
 #[tokio::test]

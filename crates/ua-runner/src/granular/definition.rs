@@ -90,6 +90,20 @@ impl GranularStep {
     }
 }
 
+/// What a program asked for with this contract, as its step's [`input`](GranularStep::input) said it: a step with it has the same contract. What comes
+/// to the same contract in two ways comes back in one of them: `{"input": 5}` as `5`, and an object without fields as the text of the step's name.
+pub fn input_of(spec: &RunSpec) -> Value {
+    if spec.inputs.is_empty() {
+        return Value::String(spec.objective.clone());
+    }
+    match spec.inputs.get("input") {
+        Some(alone @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_))) if spec.inputs.len() == 1 => {
+            alone.clone()
+        }
+        Some(_) | None => Value::Object(spec.inputs.clone()),
+    }
+}
+
 /// A part of a definition that a stored run does not share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -142,6 +156,9 @@ pub(super) fn what_helps(differs: &[Differs], has_ended: bool) -> String {
              with; tools, prices or policies that changed as well are accepted in the same call (`Component::Tools`, `Component::Pricing`, \
              `Component::Policy`)",
         );
+    }
+    if differs.iter().any(|other| other.part == "input") {
+        ways.push("`Runs::resume` takes the input that it was begun with");
     }
     let is_place = differs.iter().any(|other| other.part == "workspace");
     if is_place {
@@ -233,6 +250,8 @@ mod tests {
             ("max_turns", "set_budget", "fork"),
             ("budgets.max_tokens", "set_budget", "fork"),
             ("model", "fork", "set_budget"),
+            ("model", "fork", "resume`"),
+            ("input", "`Runs::resume`", "set_budget"),
             ("output_schema", "fork", "set_budget"),
             ("blob_threshold_bytes", "run_accepting", "fork"),
             ("workspace", "folder", "fork"),

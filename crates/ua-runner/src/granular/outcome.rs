@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
-use ua_core::{RunStatus, RunStop};
+use ua_core::{BudgetStop, RunStatus, RunStop};
 use ua_resume::UsageSummary;
 use ua_store::{QuestionRecord, RunRecords, Store, StoreError, TrailOf};
 
@@ -50,6 +50,20 @@ pub enum StepOutcome {
 }
 
 impl StepOutcome {
+    /// The budgets that stopped it, each with the limit that counts and what was used: of [`Stopped`](Self::Stopped) with the reason
+    /// `budget`; two where one request fits neither. None of anything else, and none where a higher limit would not help: a `max_cost` without a
+    /// price, or a run that waits for another one whose budget it is.
+    pub fn budgets_reached(&self) -> Vec<BudgetStop> {
+        match self {
+            Self::Stopped { reason: RunStop::Budget, detail } => BudgetStop::read_all(detail),
+            Self::Complete { .. }
+            | Self::Waiting { .. }
+            | Self::Stopped { .. }
+            | Self::Failed { .. }
+            | Self::Cancelled => Vec::new(),
+        }
+    }
+
     pub(super) fn of(conclusion: Conclusion, records: &RunRecords) -> Self {
         match conclusion {
             Conclusion::Succeeded { .. } => Self::complete(records),
@@ -119,7 +133,10 @@ impl fmt::Display for StepOutcome {
                 )
             }
             Self::Stopped { reason: reason @ RunStop::Budget, detail } => {
-                write!(f, "stopped ({reason}): {detail}; raise it with `Runs::set_budget`, then run it again")
+                write!(
+                    f,
+                    "stopped ({reason}): {detail}; raise it with `Runs::raise_budget` or `Runs::set_budget`, then run it again"
+                )
             }
             Self::Stopped { reason: reason @ RunStop::UnknownModel, detail } => {
                 write!(f, "stopped ({reason}): {detail} `Runs::fork` takes another model.")

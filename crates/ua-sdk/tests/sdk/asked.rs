@@ -22,7 +22,11 @@ async fn how_a_model_is_to_work_reaches_it_and_is_part_of_the_definition() {
     let runs = Runs::open(folder.path()).unwrap();
     let model = || Anthropic::at("m", &server.base_url, "sk-0123456789").unwrap();
     let look = tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>("nothing")).reads();
-    let asked = step(model()).tool(look).effort("high").tool_choice("auto").header("x-team", "billing");
+    let asked = step(model())
+        .tool(look)
+        .effort(ua_sdk::Effort::High)
+        .tool_choice(ua_sdk::ToolChoice::Auto)
+        .header("x-team", "billing");
     assert!(matches!(runs.run(&asked, "november").await.unwrap(), Outcome::Complete { .. }));
     let body = server.last_request().unwrap();
     assert_eq!((&body["output_config"]["effort"], &body["tool_choice"]["type"]), (&json!("high"), &json!("auto")));

@@ -11,8 +11,9 @@ use ua_sdk::prelude::*;
 use ua_sdk::serde::de::DeserializeOwned;
 use ua_sdk::types::{CallId, CallRecord, Charge, QuestionId, Spent, StepId};
 use ua_sdk::{
-    Budgets, CallProgress, Constraints, Currency, Differs, Escalation, FailureClass, Forgotten, InvalidId, ModelFacts,
-    Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream, StopCondition, UsageSummary,
+    Budgets, CallProgress, Constraints, Currency, Differs, Effort, Escalation, FailureClass, Forgotten, InvalidId,
+    ModelFacts, Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream, StopCondition,
+    ToolChoice, UsageSummary,
 };
 
 use crate::{model, sending};
@@ -34,7 +35,9 @@ fn c_common_traits() {
     each!(shown: Answer, Budgets, Call, CallProgress, Choice, Component, Constraints, Currency, Differs, Error, Escalation);
     each!(shown: Failure, FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(shown: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, RunStream, Runs, Step, StopCondition);
-    each!(shown: Tool, UsageSummary);
+    each!(shown: Effort, Tool, ToolChoice, UsageSummary);
+    each!(copied: Effort, ToolChoice);
+    each!(key: Effort, ToolChoice);
     each!(copied: Answer, Budgets, Call, CallProgress, Choice, Component, Constraints, Currency, Differs, Escalation);
     each!(copied: FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(copied: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, Runs, Step, StopCondition, Tool, UsageSummary);
@@ -77,6 +80,15 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     fn goes<T: Send>(_: T) {}
     goes(runs.run(step, "id"));
     goes(runs.run_accepting(step, "id", &[]));
+    goes(runs.resume(step, "id"));
+    goes(runs.input("id"));
+    goes(runs.calls("id"));
+    goes(runs.call("call_1"));
+    goes(runs.attempts("call_1"));
+    goes(runs.receipt("call_1"));
+    goes(runs.usage("id"));
+    goes(runs.question("q_1"));
+    goes(runs.all_questions());
     goes(runs.run_for::<u8>(step, "id"));
     goes(runs.run_for_accepting::<u8>(step, "id", &[]));
     goes(runs.run_within(call, step));
@@ -90,6 +102,10 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     goes(runs.answer(question, Choice::Skip));
     goes(runs.cancel("id", "why"));
     goes(runs.set_budget("id", "max_turns", 1));
+    goes(runs.raise_budget("id", "max_turns", 1));
+    goes(runs.budgets("id"));
+    goes(runs.delete("id"));
+    goes(runs.prune(std::time::Duration::from_secs(1)));
     goes(runs.wait("id"));
     goes(runs.stream(step, "id").outcome());
     #[cfg(feature = "postgres")]

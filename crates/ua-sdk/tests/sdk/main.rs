@@ -14,6 +14,8 @@ mod asked;
 mod changed;
 mod copied;
 mod guidelines;
+mod let_go;
+mod looked_at;
 mod refused;
 mod resumed;
 mod speaks;

@@ -87,6 +87,13 @@ async fn runs_that_cannot_be_written_can_be_looked_at() {
     assert_eq!(runs.get("november").await.unwrap().status, RunStatus::Succeeded);
     assert!(runs.questions("november").await.unwrap().is_empty() && runs.unfinished().await.unwrap().is_empty());
     assert!(runs.forgotten("november").await.unwrap().is_empty());
+    assert_eq!(runs.input("november").await.unwrap(), "Send the invoice.");
+    let calls = runs.calls("november").await.unwrap();
+    assert!(runs.receipt(calls[0].call_id.as_str()).await.unwrap().is_some());
+    assert!(
+        !runs.usage("november").await.unwrap().requests.is_empty() && runs.all_questions().await.unwrap().is_empty()
+    );
+    assert_eq!(runs.budgets("november").await.unwrap().max_turns, Some(20));
     for refused in [
         runs.run(&step, "november").await.map(drop).unwrap_err(),
         runs.fork(&step, "brief", "november", None).await.map(drop).unwrap_err(),
@@ -96,6 +103,9 @@ async fn runs_that_cannot_be_written_can_be_looked_at() {
     for refused in [
         runs.cancel("november", "enough").await.unwrap_err(),
         runs.set_budget("november", "max_turns", 40).await.unwrap_err(),
+        runs.raise_budget("november", "max_turns", 40).await.map(drop).unwrap_err(),
+        runs.delete("november").await.unwrap_err(),
+        runs.prune(std::time::Duration::ZERO).await.map(drop).unwrap_err(),
         runs.accept_forgotten("november").await.map(drop).unwrap_err(),
     ] {
         assert!(matches!(&refused, Error::Refused(why) if why.contains("`Runs::open`")), "{refused}");

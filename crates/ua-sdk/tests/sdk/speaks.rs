@@ -42,6 +42,7 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-runner/src/machine/request.rs", "chosen by the audience"),
         ("ua-runner/src/pin.rs", "chosen by the audience"),
         ("ua-sdk/src/runs.rs", "a database is moved by `ua db copy` alone"),
+        ("ua-sdk/src/runs/let_go.rs", "a record is put right by `ua calls resolve` alone"),
         ("ua-store-postgres/src/config.rs", "what the command line says; `Runs::on_server` names its own word"),
         (
             "ua-store-postgres/src/filling.rs",
@@ -54,7 +55,7 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-toolserver/src/tools/command.rs", "`run_command`, which a program is not offered"),
     ];
     let found: Vec<String> =
-        sources().into_iter().filter(|(_, code)| speaks_to_a_terminal(code)).map(|(file, _)| file).collect();
+        sources(&LINKED).into_iter().filter(|(_, code)| speaks_to_a_terminal(code)).map(|(file, _)| file).collect();
     let known: Vec<&str> = known.iter().map(|(file, _)| *file).collect();
     assert_eq!(
         found, known,
@@ -62,31 +63,33 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
     );
 }
 
-/// The files of the crates that a program links, each up to its tests.
-fn sources() -> Vec<(String, String)> {
+/// The crates that a program links.
+const LINKED: [&str; 18] = [
+    "ua-checkpoint",
+    "ua-classify",
+    "ua-core",
+    "ua-dispatch",
+    "ua-evidence",
+    "ua-files",
+    "ua-http",
+    "ua-ledger",
+    "ua-llm",
+    "ua-mcp",
+    "ua-report",
+    "ua-resume",
+    "ua-runner",
+    "ua-sdk",
+    "ua-store",
+    "ua-store-postgres",
+    "ua-store-sqlite",
+    "ua-toolserver",
+];
+
+/// The files of these crates, each up to its tests.
+fn sources(of: &[&str]) -> Vec<(String, String)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let linked = [
-        "ua-checkpoint",
-        "ua-classify",
-        "ua-core",
-        "ua-dispatch",
-        "ua-evidence",
-        "ua-files",
-        "ua-http",
-        "ua-ledger",
-        "ua-llm",
-        "ua-mcp",
-        "ua-report",
-        "ua-resume",
-        "ua-runner",
-        "ua-sdk",
-        "ua-store",
-        "ua-store-postgres",
-        "ua-store-sqlite",
-        "ua-toolserver",
-    ];
     let mut found = Vec::new();
-    for name in linked {
+    for name in of {
         let mut folders = vec![crates.join(name).join("src")];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -134,8 +137,8 @@ fn no_text_that_a_step_can_show_has_the_word_job() {
         ("ua-evidence/src/testing.rs", 2, "for tests"),
         ("ua-ledger/src/verdict/table.rs", 1, "tests"),
         ("ua-llm/src/script/doubts.rs", 1, "what `ua job --check` says of a script"),
-        ("ua-report/src/summary_render.rs", 2, "a page in the run's folder, which is for people"),
-        ("ua-report/src/transcript.rs", 2, "a page in the run's folder, which is for people"),
+        ("ua-report/src/summary_render.rs", 1, "the job file, of which a step has none"),
+        ("ua-report/src/transcript.rs", 1, "chosen by the audience"),
         ("ua-resume/src/commands.rs", 1, "the name of a command"),
         ("ua-resume/src/handoff_note.rs", 3, "iterations, of which a step has none"),
         ("ua-resume/src/next_step.rs", 2, "what `ua` says beside a command that it names"),
@@ -160,28 +163,103 @@ fn no_text_that_a_step_can_show_has_the_word_job() {
             2,
             "the name of a field of a job; what a step is to do is looked at before it is stored",
         ),
-        ("ua-toolserver/src/tools/crawl/fetch.rs", 2, "a process of its own, which does not know who asks"),
-        ("ua-toolserver/src/tools/crawl/local.rs", 1, "a process of its own, which does not know who asks"),
-        ("ua-toolserver/src/tools/memory/blocks.rs", 1, "a process of its own, which does not know who asks"),
-        ("ua-toolserver/src/tools/memory/insert.rs", 1, "a process of its own, which does not know who asks"),
-        ("ua-toolserver/src/tools/memory/search.rs", 1, "a process of its own, which does not know who asks"),
-        ("ua-toolserver/src/tools/notify.rs", 2, "a process of its own, which does not know who asks"),
-        ("ua-toolserver/src/tools/research/inbox.rs", 1, "a process of its own, which does not know who asks"),
-        (
-            "ua-toolserver/src/tools/upload/workbench/download.rs",
-            1,
-            "a process of its own, which does not know who asks",
-        ),
-        ("ua-toolserver/src/tools/upload/workbench/upload.rs", 1, "a process of its own, which does not know who asks"),
+        ("ua-toolserver/src/tools/crawl/fetch.rs", 1, "the name under which it fetches pages"),
     ];
     let counted = |(file, code): (String, String)| {
         let texts = texts_in(&code);
         let with_it = texts.into_iter().filter(|text| speaks_of_a_job(text)).count();
         (with_it > 0).then_some((file, with_it))
     };
-    let found: Vec<(String, usize)> = sources().into_iter().filter_map(counted).collect();
+    let found: Vec<(String, usize)> = sources(&LINKED).into_iter().filter_map(counted).collect();
     let known: Vec<(String, usize)> = known.iter().map(|(file, many, _)| ((*file).to_owned(), *many)).collect();
     assert_eq!(found, known, "say it without the word, or choose it by `Audience::work`, or list it with the reason");
+}
+
+/// The command line shows and changes runs of programs as well. What it says of the work of a run is chosen by who began it, or is true for both;
+/// where "the job" is meant, a text is in one of these files, which are about nothing else, or is counted here with its reason.
+#[test]
+fn the_command_line_calls_nothing_a_job_that_may_be_a_step() {
+    let about_jobs = [
+        ("ua-cli/src/commands.rs", "what is done for a moment before a job begins"),
+        ("ua-cli/src/commands/check.rs", "`ua job --check`"),
+        ("ua-cli/src/commands/doctor.rs", "an example with a job file"),
+        ("ua-cli/src/commands/doctor/setup.rs", "the job that is looked at with `--job`"),
+        ("ua-cli/src/commands/fleet.rs", "`ua submit`"),
+        ("ua-cli/src/commands/fork.rs", "`ua fork`, which is refused for a run of a program"),
+        ("ua-cli/src/commands/init.rs", "`ua init`"),
+        ("ua-cli/src/commands/job.rs", "`ua job`"),
+        ("ua-cli/src/commands/models.rs", "the model of a job"),
+        ("ua-cli/src/commands/schedule.rs", "`ua schedule`"),
+        ("ua-cli/src/commands/tools.rs", "an example with a job file"),
+        ("ua-cli/src/commands/trust.rs", "policies of job files"),
+        ("ua-cli/src/stray.rs", "words that are no command"),
+        ("ua-host/src/check.rs", "`ua job --check`"),
+        ("ua-host/src/consent.rs", "policies of job files"),
+        ("ua-host/src/fleet/due.rs", "schedules"),
+        ("ua-host/src/fleet/queues.rs", "the queue, in which no program's run is"),
+        ("ua-host/src/fleet/schedule.rs", "schedules"),
+        ("ua-host/src/fork.rs", "`ua fork`, which is refused for a run of a program"),
+        ("ua-host/src/input_files.rs", "files of a job"),
+        ("ua-host/src/job.rs", "`ua job`"),
+        ("ua-host/src/job/anew.rs", "`ua job`"),
+        ("ua-host/src/job/beginning.rs", "`ua job`"),
+        ("ua-host/src/job/done_before.rs", "`ua job`"),
+        ("ua-host/src/job/earlier_text.rs", "`ua job`"),
+        ("ua-host/src/job/unfinished.rs", "`ua job`"),
+        ("ua-host/src/job_file.rs", "the job file"),
+        ("ua-host/src/launch.rs", "how a job is begun"),
+        ("ua-host/src/launch/named_policies.rs", "policies of job files"),
+        ("ua-host/src/launch/script.rs", "the script of a job"),
+        ("ua-host/src/placed.rs", "settings that a job overrides"),
+        ("ua-host/src/pricing.rs", "the budget of a job"),
+        ("ua-host/src/progress.rs", "what a run says that `ua` drives"),
+        ("ua-host/src/providers.rs", "the model of a job"),
+        ("ua-host/src/selectors.rs", "tools that a job names"),
+        ("ua-host/src/servers/builtin.rs", "the tools of a job"),
+    ];
+    let counted = [
+        ("ua-cli/src/commands/ask.rs", 2, "the run that keeps `ua job` from starting another one"),
+        ("ua-cli/src/commands/cancel.rs", 1, "chosen by the audience"),
+        ("ua-cli/src/commands/db.rs", 1, "beside the step"),
+        ("ua-cli/src/commands/delete.rs", 2, "job keys, of which a step has none"),
+        ("ua-host/src/error.rs", 1, "beside `settings.degraded_replay`, which a resume of a job is told of"),
+    ];
+    let (mut files, mut counts) = (Vec::new(), Vec::new());
+    for (file, code) in sources(&["ua-cli", "ua-host"]) {
+        let many = texts_in(&code).into_iter().filter(|text| speaks_of_the_job(text)).count();
+        match many {
+            0 => {}
+            _ if about_jobs.iter().any(|(known, _)| *known == file) => files.push(file),
+            many => counts.push((file, many)),
+        }
+    }
+    let about_jobs: Vec<&str> = about_jobs.iter().map(|(file, _)| *file).collect();
+    assert_eq!(files, about_jobs, "leave out of the list what says nothing of a job any more");
+    let counted: Vec<(String, usize)> = counted.iter().map(|(file, many, _)| ((*file).to_owned(), *many)).collect();
+    assert_eq!(counts, counted, "choose it by `Audience::work`, say it of the run, or list it with the reason");
+}
+
+/// Whether a text says of some work that it is a job: "the job", "this job", and not "the job file" or "the job key".
+fn speaks_of_the_job(text: &str) -> bool {
+    let text = text.replace("\\n", " ");
+    let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let words: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    (1..words.len()).any(|at| {
+        let is_one = matches!(words[at].as_str(), "job" | "jobs");
+        let is_named = matches!(words[at - 1].as_str(), "the" | "this" | "its" | "same" | "your");
+        let goes_on = words.get(at + 1).is_some_and(|next| matches!(next.as_str(), "file" | "files" | "key" | "keys"));
+        is_one && is_named && !goes_on
+    })
+}
+
+#[test]
+fn the_job_is_told_from_its_file_and_its_key() {
+    for text in ["the job is not started", "Is\\nthis job's end", "Same jobs"] {
+        assert!(speaks_of_the_job(text), "{text}");
+    }
+    for text in ["the job file", "the job keys of two", "a job", "the step", "the joblist"] {
+        assert!(!speaks_of_the_job(text), "{text}");
+    }
 }
 
 fn speaks_of_a_job(text: &str) -> bool {

@@ -96,11 +96,11 @@ impl Tool for Notify {
     fn describe(&self) -> Description {
         let (description, effect) = match self {
             Self::Directory(_) | Self::Webhook { honours_keys: true, .. } => (
-                "Sends a short notification to the people behind this job. With an idempotency key in _meta it is sent once.",
+                "Sends a short notification to the people behind this run. With an idempotency key in _meta it is sent once.",
                 Effect::CreatesPerKey,
             ),
             Self::Webhook { honours_keys: false, .. } => {
-                ("Sends a short notification to the people behind this job. Every call sends one.", Effect::Creates)
+                ("Sends a short notification to the people behind this run. Every call sends one.", Effect::Creates)
             }
         };
         Description::new("Notify a person", description, effect)

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::entry::{Becomes, Entry, Header, What};
 use super::ordered::{Style, Told};
+use super::patience::Unit;
 use super::spans::{Member, broken, elements, has_comment, members, plain};
 use super::{Change, Edited, missing, without_first};
 use crate::error::HostError;
@@ -16,10 +17,6 @@ const LISTS: [&str; 2] = ["mcpServers", "servers"];
 /// Where Claude Code keeps those that one project has: its folder, and a list in it.
 const PROJECTS: &str = "projects";
 
-/// In Claude Code, and most others, an entry says in milliseconds how long its client waits. Less than a second is another unit's, of a client that
-/// is not known.
-const SECOND: u64 = 1_000;
-
 /// What is written between a command that had no arguments and those that it gets.
 const BEHIND: &str = ", \"args\": ";
 
@@ -28,9 +25,10 @@ struct Edit {
     text: String,
 }
 
-/// The text with what `change` makes of these tool servers, or of all.
+/// The text with what `change` makes of these tool servers, or of all. `unit`: in which their client says how long it waits.
 pub(super) fn edited(
     text: &str,
+    unit: Unit,
     servers: &[String],
     change: impl Fn(Option<&str>, &str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
@@ -69,7 +67,7 @@ pub(super) fn edited(
             continue;
         }
         let fields = members(text, &server.value).ok_or_else(not_understood)?;
-        let entry = read(text, &server.value, &fields);
+        let entry = read(text, unit, &server.value, &fields);
         let (what, new) = change(project.as_deref(), &server.name, &entry);
         let is_address = matches!(new, Some(Becomes::Url { .. }));
         let new = new.map(|new| edits_of(text, &server.value, &fields, new));
@@ -177,7 +175,7 @@ fn lists(text: &str, top: &[Member]) -> Vec<(Option<String>, Member)> {
 }
 
 /// What an entry says.
-fn read(text: &str, place: &Range<usize>, fields: &[Member]) -> Entry {
+fn read(text: &str, unit: Unit, place: &Range<usize>, fields: &[Member]) -> Entry {
     let mut read: Map<String, Value> = Map::new();
     // What has a name twice, somewhere in it, is one thing for us and another for its client.
     let mut is_cut = Told::read(text, place).is_none();
@@ -187,7 +185,7 @@ fn read(text: &str, place: &Range<usize>, fields: &[Member]) -> Entry {
             None => is_cut = true,
         }
     }
-    let mut entry = entry_of(&read);
+    let mut entry = entry_of(&read, unit);
     entry.is_cut |= is_cut;
     let inside = |name: &str| {
         let field = fields.iter().find(|field| field.name == name)?;
@@ -203,7 +201,7 @@ fn read(text: &str, place: &Range<usize>, fields: &[Member]) -> Entry {
     entry
 }
 
-fn entry_of(read: &Map<String, Value>) -> Entry {
+fn entry_of(read: &Map<String, Value>, unit: Unit) -> Entry {
     let word = |name: &str| read.get(name).and_then(Value::as_str).map(str::to_owned);
     let texts =
         |value: &Value| value.as_array().map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect());
@@ -221,11 +219,7 @@ fn entry_of(read: &Map<String, Value>) -> Entry {
         args,
         has_args: read.contains_key("args"),
         has_patience: false,
-        patience: read
-            .get("timeout")
-            .and_then(Value::as_u64)
-            .filter(|span| *span >= SECOND)
-            .and_then(|span| u32::try_from(span / SECOND).ok()),
+        patience: read.get("timeout").and_then(|said| unit.seconds(said)),
         env: Vec::new(),
         url: word("url").filter(|_| !is_old),
         headers: headers.map(|all| all.iter().filter_map(header).collect()).unwrap_or_default(),

@@ -118,6 +118,7 @@ fn entry_of(entry: &Node<'_>) -> Entry {
     let command = field(entry, "cmd").and_then(|(_, command)| word(command)).filter(|_| is_started);
     // An argument that is no word would be lost.
     let is_cut = args.is_some_and(|(_, args)| !is_list_of_texts(args));
+    // In seconds: goose's `ExtensionConfig` has `timeout: Option<u64>`, and makes it a `Duration::from_secs`.
     let span = field(entry, "timeout").and_then(|(_, span)| word(span));
     let patience = span.and_then(|span| span.parse::<u32>().ok()).filter(|seconds| *seconds > 0);
     Entry { command, args: texts("args"), has_args: args.is_some(), patience, env, is_cut, ..Entry::default() }

@@ -199,7 +199,7 @@ impl Fetcher {
         let is_within = |domain: &String| host == *domain || host.ends_with(&format!(".{domain}"));
         if !self.allowed_domains.is_empty() && !self.allowed_domains.iter().any(is_within) {
             return Err(Failure::refused(
-                format!("this job may not reach {host}"),
+                format!("this run may not reach {host}"),
                 format!("use pages of {} only", self.allowed_domains.join(", ")),
             ));
         }

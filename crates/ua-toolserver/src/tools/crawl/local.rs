@@ -103,7 +103,7 @@ impl Roots {
         if is_closed {
             return Err(Failure::refused(
                 format!("{} is private: it belongs to other runs, to ua, or to the user's secrets", path.shown()),
-                "name a file in the workspace; a person can keep what the job needs in a folder of the job's own",
+                "name a file in the workspace; a person can keep what the run needs in a folder of the run's own",
             ));
         }
         Err(Failure::refused(

@@ -44,7 +44,7 @@ impl Tool for GetCoreMemoryBlocks {
     fn describe(&self) -> Description {
         Description::new(
             "Read core memory",
-            "Reads the core memory: short labelled texts that are kept between jobs, such as who the people are and how they want things done.",
+            "Reads the core memory: short labelled texts that are kept between runs, such as who the people are and how they want things done.",
             Effect::Reads,
         )
     }

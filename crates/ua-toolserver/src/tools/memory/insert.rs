@@ -51,7 +51,7 @@ impl Tool for ArchivalMemoryInsert {
     fn describe(&self) -> Description {
         Description::new(
             "Add to archival memory",
-            "Keeps a text in the archival memory, which outlives the job. With an idempotency key in _meta it is kept exactly once.",
+            "Keeps a text in the archival memory, which outlives the run. With an idempotency key in _meta it is kept exactly once.",
             Effect::Adds,
         )
     }

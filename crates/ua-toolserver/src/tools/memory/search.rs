@@ -50,7 +50,7 @@ impl Tool for ArchivalMemorySearch {
     fn describe(&self) -> Description {
         Description::new(
             "Search archival memory",
-            "Finds texts that were kept in the archival memory, in this job or an earlier one, by their words; beginnings of words are enough.",
+            "Finds texts that were kept in the archival memory, in this run or an earlier one, by their words; beginnings of words are enough.",
             Effect::Reads,
         )
     }

@@ -120,7 +120,7 @@ fn names(workspace: &Workspace, extension: &str) -> Result<Vec<PathBuf>, Failure
     if names.len() > MAX_FILES {
         return Err(Failure::refused(
             format!("{DIRECTORY}/ holds {} .{extension} files; {MAX_FILES} are read", names.len()),
-            "crawl fewer pages per job",
+            "crawl fewer pages per run",
         ));
     }
     names.sort();

@@ -36,7 +36,7 @@ impl Tool for WorkbenchDownload {
     fn describe(&self) -> Description {
         Description::new(
             "Get a file from the workbench",
-            "Copies a file from the workbench, a folder that other jobs and people share, into the workspace.",
+            "Copies a file from the workbench, a folder that other runs and people share, into the workspace.",
             Effect::FetchesInto,
         )
     }

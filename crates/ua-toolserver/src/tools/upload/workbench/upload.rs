@@ -42,7 +42,7 @@ impl Tool for WorkbenchUpload {
     fn describe(&self) -> Description {
         Description::new(
             "Put a file on the workbench",
-            "Copies a file of the workspace to the workbench, a folder that other jobs and people share, under a name of your choice. A file of that name is replaced.",
+            "Copies a file of the workspace to the workbench, a folder that other runs and people share, under a name of your choice. A file of that name is replaced.",
             Effect::ReplacesOutside,
         )
     }
