@@ -468,6 +468,15 @@ fn every_step_and_every_lane_of_the_night_is_described_and_run() {
     let untold = |name: &String| !described.contains(name.as_str());
     let untold: Vec<String> = steps_of("run").into_iter().chain(steps_of("nightly")).filter(untold).collect();
     assert!(untold.is_empty(), "docs/testing.md says nothing of {untold:?}");
+    // The last commit alone knows neither how many there were nor what the library was before.
+    let checkouts = flow.matches("- uses: actions/checkout@").count();
+    let whole = "- uses: actions/checkout@v4\n        with:\n          fetch-depth: 0\n";
+    assert_eq!((checkouts, flow.matches(whole).count()), (3, 3), "each job needs the whole history");
+    for script in ["run", "nightly"] {
+        let text = fs::read_to_string(workspace_root().join(".ci").join(script)).unwrap();
+        let asks = text.lines().filter(|line| line.contains("git rev-list") || line.contains("git log ")).count();
+        assert!(asks > 0 && text.contains("has_history; then"), ".ci/{script} says nothing of a history that is cut");
+    }
 }
 
 // Settings.
