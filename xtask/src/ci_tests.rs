@@ -99,6 +99,8 @@ fn renamed() -> BTreeMap<String, (String, String)> {
                     let path = Path::new(file).parent().unwrap().join(path).display().to_string();
                     found.insert(path, (file.to_owned(), name.to_owned()));
                 }
+            } else if !line.starts_with("#[") {
+                path = None;
             }
         }
     }
