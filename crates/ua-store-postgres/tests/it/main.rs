@@ -19,4 +19,7 @@ mod pooled;
 mod postgres;
 mod raw_sql;
 mod schema;
+#[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
+#[path = "../../../ua-testkit/src/skips.rs"]
+mod skips;
 mod writers;
