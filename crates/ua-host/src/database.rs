@@ -126,7 +126,8 @@ impl Database {
         }
     }
 
-    /// Whether `effects.log` knows anything that the database does not, of whichever run. Beside a server nothing is kept that could.
+    /// Whether `effects.log` knows anything that the database does not, of whichever run; of a server, whether runs are held because it has another
+    /// history than before.
     ///
     /// # Errors
     /// The database or the log cannot be read.
@@ -134,7 +135,7 @@ impl Database {
         match &self.kept {
             Kept::File(store) => store.is_older_copy().await,
             #[cfg(feature = "postgres")]
-            Kept::Server(_) => Ok(false),
+            Kept::Server(store) => Ok(!store.held(None).await?.is_empty()),
         }
     }
 

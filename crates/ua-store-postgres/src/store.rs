@@ -319,7 +319,7 @@ impl PostgresStore {
     }
 
     /// The rows of one query that needs no search path, in one flight: a statement alone is its own transaction.
-    async fn ask(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn ask(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.check().await?;
         let pool = self.pool.clone();
         let asked = self.runtime.spawn(async move {
