@@ -1,16 +1,16 @@
 //! Whether the server still has the history that it had: a standby that took over, or a backup that was put back, may lack what was acknowledged.
 //!
-//! In rows that went back nothing shows that. But a server that is promoted, or recovered to a moment, begins another *timeline*, and one that
-//! was filled from a dump is another system; both can be asked for. So the history is noted in the database, and compared before a run is driven
-//! ([`PastStore`](ua_store::PastStore)) and whenever a worker says that it is alive. In another history than the noted one each run that has not
-//! ended is held until a person accepts it, as after a copy of a file without its log: nobody knows what was sent for it in the part that is gone.
-//! Only where commits waited for standbys, as the database itself has it noted, and the system is the same, the new history counts as the whole
-//! one.
+//! In rows that went back nothing shows that. But a server that is promoted, or recovered to a moment, begins another *timeline*; what was filled
+//! from a dump is another system, database or table; and a server whose files were put back has a shorter log: all of that can be asked for. So the history is noted
+//! in the database, and how far its log was is noted among the locks of a root, once a commit behind that place was acknowledged. Both are compared
+//! before a run is driven ([`PastStore`](ua_store::PastStore)) and whenever a worker says that it is alive. In a history that may lack something each
+//! run that has not ended is held until a person accepts it, as after a copy of a file without its log: nobody knows what was sent for it in the
+//! part that is gone. A new history counts as the whole one only where commits waited for standbys, as the database itself has it noted, and the log
+//! is as long as it was.
 //!
 //! Invariant: in a history that may lack something, no run that it has as unfinished is taken before a person has said so. Proved by:
-//! `tests/it/history.rs`; the e2e tests `failover`. What it does not see: a standby that was promoted although commits did not wait for *it*
-//! while they waited for another one; and runs that were begun and lost whole. The owner of a run that lives on sees the first of these at its next
-//! write (`WentBack`).
+//! `tests/it/history.rs`; the e2e tests `failover`. What it does not see: a standby that lacks the last seconds and was promoted although commits
+//! waited for another one, which the owner of a run that lives on sees at its next write (`WentBack`); and runs that were begun and lost whole.
 
 use tokio_postgres::Row;
 use ua_core::{RunId, Timestamp};
@@ -32,9 +32,12 @@ const HELD: &str = "held/";
 /// How the keys begin that say who accepted a run, and when.
 const ACCEPTED: &str = "accepted/";
 
-/// Which history it is, whether commits wait for standbys, and what is noted of both. A standby has no history of its own.
+/// Which history it is, how long its log, whether commits wait for standbys, and what is noted of the first and the last. A standby has no history
+/// of its own.
 const SEEN: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL \
-      ELSE system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END, \
+      ELSE system_identifier::text || ':' || (SELECT oid FROM pg_database WHERE datname = current_database()) \
+        || ':' || 'ua.meta'::regclass::oid || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END, \
+    CASE WHEN pg_is_in_recovery() THEN NULL ELSE (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint END, \
     current_setting('synchronous_standby_names') <> '', \
     (SELECT value FROM ua.meta WHERE key = 'history'), \
     (SELECT value FROM ua.meta WHERE key = 'commits_wait') \
@@ -56,11 +59,33 @@ const HOLD: &str = "INSERT INTO meta (key, value) \
 const PUT: &str =
     "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
+/// A place in the log of a history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The system, the database and the table in it, and behind a `/` the timeline.
+    history: String,
+    /// How long the log is there, in bytes.
+    at: i64,
+}
+
+impl Position {
+    /// As it is noted.
+    pub(crate) fn noted(&self) -> String {
+        format!("{} {}", self.history, self.at)
+    }
+
+    /// What was noted, if it is that.
+    pub(crate) fn parse(noted: &str) -> Option<Self> {
+        let (history, at) = noted.split_once(' ')?;
+        Some(Self { history: history.to_owned(), at: at.parse().ok()? })
+    }
+}
+
 /// What a server says of its history, and what is noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
-    /// The system and its timeline; none of a standby.
-    here: Option<String>,
+    /// Where it is; a standby is nowhere.
+    here: Option<Position>,
     /// Whether commits wait for standbys.
     waits: bool,
     /// The history that was noted.
@@ -82,34 +107,44 @@ enum Step {
 
 impl Seen {
     fn of(row: &Row) -> Result<Self, DbError> {
-        let waited: Option<String> = row.try_get(3)?;
+        let (history, at): (Option<String>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+        let waited: Option<String> = row.try_get(4)?;
         Ok(Self {
-            here: row.try_get(0)?,
-            waits: row.try_get(1)?,
-            noted: row.try_get(2)?,
+            here: history.zip(at).map(|(history, at)| Position { history, at }),
+            waits: row.try_get(2)?,
+            noted: row.try_get(3)?,
             waited: waited.map(|word| word == word_of(true)),
         })
     }
 
-    fn step(&self) -> Step {
+    /// What follows, where this place was passed by what was done from here.
+    fn step(&self, passed: Option<&Position>) -> Step {
         let Some(here) = &self.here else { return Step::Nothing };
+        let is_noted = self.noted.as_ref() == Some(&here.history);
+        if passed.is_some_and(|passed| here.lacks(passed, is_noted)) {
+            return Step::Hold;
+        }
         match &self.noted {
             // A database that was made, moved or brought up to date just now.
             None => Step::Note,
-            Some(noted) if noted == here => {
-                if self.waited == Some(self.waits) {
-                    Step::Nothing
-                } else {
-                    Step::Note
-                }
-            }
+            Some(_) if is_noted && self.waited == Some(self.waits) => Step::Nothing,
+            Some(_) if is_noted => Step::Note,
             // Whoever took over has all that was acknowledged, if commits waited for it. Another system was filled from a copy.
-            Some(noted) if self.waited == Some(true) && system(noted) == system(here) => Step::Note,
+            Some(noted) if self.waited == Some(true) && system(noted) == system(&here.history) => Step::Note,
             Some(_) => Step::Hold,
         }
     }
 }
 
+impl Position {
+    /// Whether the log that ends here lacks a place that was passed. One of another history tells nothing once somebody has looked at this one.
+    fn lacks(&self, passed: &Self, is_noted: bool) -> bool {
+        let is_comparable = passed.history == self.history || !is_noted;
+        is_comparable && system(&passed.history) == system(&self.history) && passed.at > self.at
+    }
+}
+
+/// What stays as it is when a standby takes over.
 fn system(history: &str) -> &str {
     history.split_once('/').map_or(history, |(system, _)| system)
 }
@@ -143,10 +178,15 @@ impl PostgresStore {
             asked => asked?,
         };
         let Some(row) = rows.first() else { return Ok(()) };
-        if Seen::of(row).map_err(DbError::into_store)?.step() == Step::Nothing {
+        let seen = Seen::of(row).map_err(DbError::into_store)?;
+        let passed = self.passed_beside();
+        let step = seen.step(passed.as_ref());
+        // It is noted beside the locks when a commit behind it was acknowledged: the log is that long then, whatever becomes of the server.
+        self.has_seen(seen.here);
+        if step == Step::Nothing {
             return Ok(());
         }
-        self.write_apart(Shared::History, Db::note_history).await
+        self.write_apart(Shared::History, move |db| db.note_history(passed.as_ref())).await
     }
 
     /// The runs that have not ended and that nobody drives before a person has accepted them, oldest first: those of the family of one, or all.
@@ -194,10 +234,10 @@ impl PostgresStore {
 }
 
 impl Db {
-    fn note_history(&self) -> Result<(), DbError> {
+    fn note_history(&self, passed: Option<&Position>) -> Result<(), DbError> {
         let Some(seen) = self.row(SEEN, params![], Seen::of)? else { return Ok(()) };
-        let step = seen.step();
-        let Some(here) = seen.here.filter(|_| step != Step::Nothing) else { return Ok(()) };
+        let step = seen.step(passed);
+        let Some(here) = seen.here.filter(|_| step != Step::Nothing).map(|here| here.history) else { return Ok(()) };
         if step == Step::Hold {
             tracing::warn!(noted = ?seen.noted, %here, "the server has another history than before; runs that have not ended are held");
             self.execute(HOLD, params![]);
@@ -216,27 +256,59 @@ impl Db {
 mod tests {
     use super::*;
 
-    /// Over all histories that may be noted, and whether commits waited and wait.
+    fn position(history: &str, at: i64) -> Position {
+        Position { history: history.to_owned(), at }
+    }
+
+    /// Over all histories that may be noted, whether commits waited and wait, and what was passed in which history.
     #[test]
-    fn only_a_standby_that_was_waited_for_goes_on_unasked() {
-        let here = "7/00000002";
-        for (noted, is_same_system) in
-            [(None, true), (Some(here), true), (Some("7/00000001"), true), (Some("8/00000002"), false)]
-        {
+    fn only_a_standby_that_was_waited_for_and_has_all_that_was_passed_goes_on_unasked() {
+        let (here, before, other) = ("7/00000002", "7/00000001", "8/00000002");
+        let mut held = 0;
+        for noted in [None, Some(here), Some(before), Some(other)] {
             for waited in [None, Some(true), Some(false)] {
                 for waits in [true, false] {
-                    let seen = Seen { here: Some(here.to_owned()), waits, noted: noted.map(str::to_owned), waited };
-                    let expected = match noted {
-                        None => Step::Note,
-                        Some(noted) if noted == here && waited == Some(waits) => Step::Nothing,
-                        Some(noted) if noted == here => Step::Note,
-                        Some(_) if waited == Some(true) && is_same_system => Step::Note,
-                        Some(_) => Step::Hold,
-                    };
-                    assert_eq!(seen.step(), expected, "{seen:?}");
-                    assert_eq!(Seen { here: None, ..seen }.step(), Step::Nothing, "a standby");
+                    for passed in [
+                        None,
+                        Some((here, 90)),
+                        Some((here, 110)),
+                        Some((before, 90)),
+                        Some((before, 110)),
+                        Some((other, 110)),
+                    ] {
+                        let seen =
+                            Seen { here: Some(position(here, 100)), waits, noted: noted.map(str::to_owned), waited };
+                        let lacks = match passed {
+                            Some((history, 110)) if history == here => true,
+                            // Whoever noted this history has looked already.
+                            Some((history, 110)) if history == before => noted != Some(here),
+                            Some(_) | None => false,
+                        };
+                        let expected = match noted {
+                            Some(_) | None if lacks => Step::Hold,
+                            Some(noted) if noted == here && waited == Some(waits) => Step::Nothing,
+                            Some(noted) if noted == before && waited != Some(true) => Step::Hold,
+                            Some(noted) if noted == other => Step::Hold,
+                            Some(_) | None => Step::Note,
+                        };
+                        held += usize::from(expected == Step::Hold);
+                        let passed = passed.map(|(history, at)| position(history, at));
+                        assert_eq!(seen.step(passed.as_ref()), expected, "{seen:?} {passed:?}");
+                        let standby = Seen { here: None, ..seen };
+                        assert_eq!(standby.step(passed.as_ref()), Step::Nothing, "a standby");
+                    }
                 }
             }
+        }
+        assert!(held > 50, "{held}");
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_was_noted() {
+        let place = position("7/00000002", 100);
+        assert_eq!(Position::parse(&place.noted()), Some(place));
+        for other in ["", "7/00000002", "7/00000002 x"] {
+            assert_eq!(Position::parse(other), None, "{other}");
         }
     }
 }

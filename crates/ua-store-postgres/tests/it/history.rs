@@ -71,6 +71,40 @@ async fn what_has_not_ended_is_held_in_another_history_until_it_is_accepted() {
     }
 }
 
+/// The files of a server were put back: its log is shorter than it was when something was done from here. Once that was looked at, it is over.
+#[tokio::test]
+async fn a_log_that_is_shorter_than_it_was_holds_what_is_open() {
+    let Some(database) = Database::fresh() else { return };
+    let locks = tempfile::tempdir().unwrap();
+    let mut config = database.direct();
+    config.alone_beside = Some(locks.path().to_owned());
+    let store = blocking(PostgresStore::open(&config)).unwrap();
+    let scene = Scene::begin(&store, "run_1").await;
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+    let noted = locks.path().join("database_position");
+    let text = std::fs::read_to_string(&noted).unwrap();
+    let (history, at) = text.split_once(' ').unwrap();
+    assert!(at.parse::<i64>().unwrap() > 0, "{text}");
+    for (place, expected) in [(i64::MAX, vec!["run_1"]), (1, Vec::new())] {
+        std::fs::write(&noted, format!("{history} {place}")).unwrap();
+        assert_eq!(held(&store, scene.run_id()).await, expected, "{place}");
+        accept(&store, scene.run_id()).await;
+        assert_eq!(held(&store, scene.run_id()).await, [""; 0], "{place}");
+    }
+}
+
+/// A dump that was put into the same server, which has all of its log: the tables are others.
+#[tokio::test]
+async fn tables_that_were_made_anew_are_another_history() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand) = (database.store(), database.by_hand());
+    let scene = Scene::begin(&store, "run_1").await;
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+    let sql = "ALTER TABLE meta RENAME TO old; CREATE TABLE meta (LIKE old INCLUDING ALL); INSERT INTO meta SELECT * FROM old";
+    by_hand.batch_execute(sql).await.unwrap();
+    assert_eq!(held(&store, scene.run_id()).await, ["run_1"]);
+}
+
 /// A real standby, waited for and not: it is asked before it takes over, and behind that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_that_takes_over_goes_on_if_it_was_waited_for_and_holds_what_is_open_if_not() {
