@@ -8,7 +8,7 @@ use ua_e2e::{Live, TestEnv, until, until_or_tell};
 use ua_testkit::Proxy;
 use ua_testkit::postgres::{PostgresServer, SERVER};
 
-use super::{answer_all, how_it_stands, is_all_done, is_whole, open_the_gate, rows, state, status, until_all_is_done};
+use super::{answer_all, how_it_stands, is_all_done, is_whole, open_the_gate, state, status, until_all_is_done};
 use crate::cluster::Cluster;
 use crate::env;
 
