@@ -709,6 +709,7 @@ impl Worker {
         let is_any_ready = depths.iter().any(|depth| depth.ready > 0);
         let mut state = self.health.state();
         (state.depths, state.counted) = (depths, Some(counted));
+        (state.commits, state.synced_commits) = self.store.commits();
         Ok(is_any_ready)
     }
 
