@@ -75,6 +75,12 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 /// Why a run was given back whose provider was not available.
 const PROVIDER_AWAY: &str = "the model provider is not available";
 
+/// How long a database that answers nothing is waited for once calls are given up. Whoever stops a worker counts on its end half a minute behind its
+/// drain (`deploy/`), and what is killed then ends no better.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+/// The same for the last word of a worker.
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
+
 /// Why a worker that was told to take no more runs leaves one.
 const DRAINED: &str = "this worker was told to take no more runs (`ua workers drain`)";
 
@@ -552,7 +558,12 @@ impl Worker {
         let mut is_reachable = true;
         while !self.stop.is_stopping() {
             let turn = self.turn(&mut runs, &mut renewed);
-            match looking(self.env(), turn, || self.is_silent(&mut is_reachable)).await {
+            let looked = tokio::select! {
+                biased;
+                looked = looking(self.env(), turn, || self.is_silent(&mut is_reachable)) => looked,
+                () = self.hung() => break,
+            };
+            match looked {
                 Ok(Looked::Asked) => {
                     self.health.state().cut_off = None;
                     if !is_reachable {
@@ -602,25 +613,50 @@ impl Worker {
             let running = ua_core::counted(runs.len(), "run");
             self.say(Did::Stopping, &format!("taking no more runs; waiting for {running} to stop"));
         }
-        while !runs.is_empty() {
-            tokio::select! {
-                _ = runs.join_next() => {}
-                () = self.env().clock.sleep(RENEWAL) => {
-                    self.health.turns();
-                    if let Err(error) = self.renew().await {
-                        tracing::warn!(error = chain(&error), "the worker's lease was not renewed");
-                    }
-                }
-            }
-        }
+        self.see_out(runs).await;
         tokio::select! {
             _ = &mut timetable => {}
             () = self.stop.giving_up_calls() => timetable.abort(),
         }
-        if let Err(error) = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() }).await {
-            tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
+        let leaves = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() });
+        tokio::select! {
+            biased;
+            done = leaves => if let Err(error) = done {
+                tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
+            },
+            () = self.env().clock.sleep(LEAVES_WITHIN) => {
+                tracing::warn!("the worker could not sign off, as the database does not answer; others find out");
+            }
         }
         left
+    }
+
+    /// Waits for the runs that are under way, and keeps the lease meanwhile; where the database answers nothing, only for a while.
+    async fn see_out(&self, mut runs: JoinSet<()>) {
+        while !runs.is_empty() {
+            tokio::select! {
+                _ = runs.join_next() => continue,
+                () = self.env().clock.sleep(RENEWAL) => self.health.turns(),
+            }
+            tokio::select! {
+                biased;
+                renewed = self.renew() => if let Err(error) = renewed {
+                    tracing::warn!(error = chain(&error), "the worker's lease was not renewed");
+                },
+                () = self.hung() => {
+                    let said = "the database answers nothing, so this worker ends without storing what came of its runs; whoever has them next asks";
+                    self.say(Did::Noted, said);
+                    // What is under way ends as in a crash.
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Calls were given up a while ago: what has not been answered since is not waited for.
+    async fn hung(&self) {
+        self.stop.giving_up_calls().await;
+        self.env().clock.sleep(ENDS_WITHIN).await;
     }
 
     /// The database has not answered for long, and that is no matter of a moment: whoever asks and whoever reads is told.
