@@ -56,6 +56,10 @@ const HOLD: &str = "INSERT INTO meta (key, value) \
     SELECT 'held/' || run_id, (SELECT max(updated_at) FROM runs) FROM runs WHERE status NOT IN ('succeeded', 'failed', 'cancelled') \
     ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
+/// Pauses what is due: an instant may have been submitted in the part that is gone, and its run with it. One that is yet to come was not.
+const PAUSE: &str = "UPDATE schedules SET is_paused = true WHERE NOT is_paused \
+    AND next_at <= to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')";
+
 const PUT: &str =
     "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
@@ -101,7 +105,7 @@ enum Step {
     Nothing,
     /// It is noted as it is.
     Note,
-    /// What has not ended is held, and it is noted as it is.
+    /// What has not ended is held, schedules that are due are paused, and it is noted as it is.
     Hold,
 }
 
@@ -241,6 +245,7 @@ impl Db {
         if step == Step::Hold {
             tracing::warn!(noted = ?seen.noted, %here, "the server has another history than before; runs that have not ended are held");
             self.execute(HOLD, params![]);
+            self.execute(PAUSE, params![]);
         }
         self.put(HISTORY, &here);
         self.put(COMMITS_WAIT, word_of(seen.waits));

@@ -46,11 +46,18 @@ async fn what_has_not_ended_is_held_in_another_history_until_it_is_accepted() {
         for run in both {
             assert_eq!(held(&store, run).await, [""; 0], "it is noted");
         }
+        let schedules = "INSERT INTO schedules (name, cron, time_zone, job_json, catch_up, is_paused, next_at) VALUES \
+                         ('due', '@daily', 'UTC', '{}', 'last', false, '2020-01-01T03:00:00.000Z'), \
+                         ('later', '@daily', 'UTC', '{}', 'last', false, '2999-01-01T03:00:00.000Z')";
+        by_hand.batch_execute(schedules).await.unwrap();
         was_in_another(&by_hand, is_this_system, waited).await;
         for run in both {
             let expected = if is_held { vec![run.to_string()] } else { Vec::new() };
             assert_eq!(held(&store, run).await, expected, "{is_this_system} {waited}");
         }
+        let paused = by_hand.query("SELECT name FROM schedules WHERE is_paused", &[]).await.unwrap();
+        let paused: Vec<String> = paused.iter().map(|row| row.get(0)).collect();
+        assert_eq!(paused, if is_held { vec!["due"] } else { Vec::new() }, "an instant may have been submitted");
         let third = Scene::begin(&store, "run_3").await;
         assert_eq!(held(&store, third.run_id()).await, [""; 0], "it began behind that");
         if is_held {
