@@ -146,7 +146,7 @@ fn ctrl_c_in_a_terminal_leaves_the_tool_server_alone_until_its_answer_is_stored(
     assert_eq!((env.calls(), tool_servers(&env)), (vec!["post_comment running".to_owned()], 1));
     env.write("gate", "");
     assert_eq!(terminal.exit_code(), 130, "{}", terminal.contents());
-    terminal.sees("stopped (interrupt)");
+    terminal.sees("stopped (interrupted)");
     assert_eq!(env.calls(), ["post_comment succeeded"]);
     until("the tool server to end", || env.processes().is_empty());
     env.run(&["resume", "r"]).code(0);

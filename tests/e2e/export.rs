@@ -302,7 +302,7 @@ fn an_export_replaces_an_export_and_nothing_else() {
     let again = env.arg("work/again.html");
     export(&["--html", &again]).code(0);
     export(&["--html", &again]).code(0);
-    export(&["--transcript", "--out", &again]).refused(2, &["again.html", "no earlier export"]);
+    export(&["--transcript", "--out", &again]).refused(2, &["again.html", "not an earlier export"]);
     env.write("work/empty.html", "");
     export(&["--html", &env.arg("work/empty.html")]).code(0);
     // A folder: all of it, or nothing.

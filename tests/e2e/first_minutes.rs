@@ -424,6 +424,8 @@ fn lists_of_a_folder_without_runs_are_empty() {
         env.run(args).code(0).says(&[says]);
         assert_eq!(env.run(&[args, &["--json"]].concat()).code(0).json(), json!([]), "{args:?}");
     }
+    env.run(&["answer"]).code(0).says(&["nothing waits for an answer"]);
+    assert_eq!(env.run(&["answer", "--json"]).code(0).json()["question_id"], json!(null));
     assert!(!env.root().exists());
 }
 
@@ -590,6 +592,10 @@ fn a_deletion_that_nobody_confirms_deletes_nothing() {
     for args in [&["runs", "delete", "r"][..], &["runs", "delete", "--older-than", "0s"]] {
         env.run(args).refused(2, &["nobody can confirm", "--yes", "nothing was deleted"]);
     }
+    // Whoever names none is told which there are, and how they are deleted.
+    let told = ["name the runs to delete; 1 run is finished", "r · succeeded · ", "`ua runs delete RUN` deletes one"];
+    env.run(&["runs", "delete"]).refused(2, &told);
+    env.run(&["runs", "delete", "--yes", "--force"]).refused(2, &told);
     assert_eq!(env.run_status(), "succeeded");
     env.run(&["runs", "delete", "r", "--yes"]).code(0).shows(&["deleted 1 run"]);
 }

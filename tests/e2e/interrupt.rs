@@ -44,7 +44,7 @@ fn a_signal_during_a_read_drops_it_and_a_resume_reads_again() {
         let env = env().with_forum();
         let process = at_the_gate(&env, "get_page");
         process.signal_group(signal);
-        process.wait().code(130).shows(&["stopped (interrupt)", "ua resume r"]);
+        process.wait().code(130).shows(&["stopped (interrupted)", "ua resume r"]);
         assert_eq!(env.value("SELECT status, stop_reason FROM runs"), "stopped interrupt");
         assert_eq!(env.value("SELECT count(*) FROM checkpoints WHERE checkpoint_type = 'interrupt'"), "1");
         std::fs::write(gate(&env), "").unwrap();
@@ -75,7 +75,7 @@ fn a_signal_during_an_effect_waits_for_its_receipt() {
         is_stopping(&process);
         assert_eq!(env.calls(), ["post_comment running"]);
         std::fs::write(gate(&env), "").unwrap();
-        process.wait().code(130).shows(&["stopped (interrupt)"]);
+        process.wait().code(130).shows(&["stopped (interrupted)"]);
         assert_eq!(env.calls(), ["post_comment succeeded"]);
         assert_eq!(env.value("SELECT count(*) FROM tool_receipts"), "1");
         env.run(&["resume", "r"]).code(0);
@@ -138,7 +138,7 @@ fn a_signal_while_a_tool_server_starts_ends_at_once() {
     let process = env.start(&["job", &job, "--run-id", "r", "--mcp-config", &config]);
     until("the server to start", || env.processes().iter().any(|line| line.starts_with("sh -c sleep")));
     process.signal_group(Signal::INT);
-    process.wait().code(130).shows(&["stopped (interrupt)", "ua resume r"]);
+    process.wait().code(130).shows(&["stopped (interrupted)", "ua resume r"]);
     until("the server to end", || env.processes().is_empty());
     assert!(env.workspace().join("job_completion_r.md").exists());
     let good = env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}));

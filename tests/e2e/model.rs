@@ -167,7 +167,7 @@ fn a_signal_while_the_model_thinks_ends_at_once_and_the_model_is_asked_again() {
     let process = env.start(&["job", &job(&env), "--run-id", "r"]);
     until("the request", || model.requests() == 1);
     process.signal(Signal::INT);
-    process.wait().code(130).shows(&["stopped (interrupt)", "ua resume r"]);
+    process.wait().code(130).shows(&["stopped (interrupted)", "ua resume r"]);
     // The request left and was not answered: it is charged by its estimate.
     assert_eq!(env.rows("SELECT status FROM usage"), ["baseline"]);
     env.run(&["resume", "r"]).code(0);

@@ -204,7 +204,7 @@ fn a_database_that_went_back_in_time_is_not_moved_before_somebody_looked() {
     world.env.run(&["db", "accept", "later"]).code(0);
     // Whoever begins on the server would not be asked before it does what that run did.
     let refused = world.env.run(&["db", "copy", "--database-url", &url]);
-    refused.code(2).says(&["before the like of what was accepted is done again", "--without-lost"]);
+    refused.code(2).says(&["before something like what was accepted is done again", "--without-lost"]);
     assert!(world.is_in_file() && !world.is_on_server(&url));
     world.env.run(&["db", "copy", "--without-lost", "--database-url", &url]).code(0);
     assert!(world.is_on_server(&url) && !world.is_in_file());

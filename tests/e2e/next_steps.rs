@@ -116,7 +116,7 @@ fn a_queued_run_was_not_started_and_says_who_takes_it() {
 fn a_file_to_trust_that_is_not_there_is_asked_for_as_what_it_is() {
     let env = env();
     let policy =
-        env.run(&["trust", "policy.toml"]).refused(2, &["there is no policy.toml", "name a policy file that is there"]);
+        env.run(&["trust", "policy.toml"]).refused(2, &["there is no policy.toml", "name an existing policy file"]);
     assert!(!policy.stderr.contains("mcpServers"), "{}", policy.shown());
     env.run(&["trust", "servers.json"]).refused(2, &["there is no servers.json", "`mcpServers` object"]);
     env.write("work/policies.toml", "");

@@ -230,12 +230,22 @@ fn without_a_terminal_an_answer_needs_a_question_and_the_open_ones_are_listed() 
     let env = env().with_forum();
     waits_for_approvals(&env, &json!({"text": "Posted."}));
     let question = open_questions(&env).remove(0);
-    env.run(&["answer"]).code(2).says(&["name the question; these are open", &question, "May `post_comment` run?"]);
+    let takes = "    takes approve, skip, abort";
+    let open = ["name the question; these are open", &question, "May `post_comment` run?", takes];
+    env.run(&["answer"]).refused(2, &open);
+    // A name that nothing has leads to what can be answered, and not to another command that says nothing.
+    let instead = ["there is no question", "2 are open (", &question, "`ua questions` shows what each takes"];
+    env.run(&["answer", "q_none_of_these", "approve"]).refused(2, &instead);
     env.run(&["answer", &question]).code(2).says(&["needs an answer", "approve, skip, abort"]);
     // `last` is a run everywhere else; an answer cannot be taken back, so nothing is guessed.
     env.run(&["answer", "last", "approve"]).refused(2, &["`last` names a run, not a question", "ua questions"]);
     env.run(&["answer", "q_01a", "approve"]).refused(2, &["too short to name a question"]);
     assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
+    answer_all(&env, "skip", &[]);
+    env.run(&["answer"]).code(0).says(&["nothing waits for an answer"]);
+    let none = "no question is open; `ua questions --answered` lists those that were answered";
+    env.run(&["answer", "q_none_of_these", "approve"]).refused(2, &["there is no question", none]);
+    env.run(&["answer", "last", "approve"]).refused(2, &["`last` names a run, not a question", none]);
 }
 
 fn asks() -> Value {

@@ -218,6 +218,18 @@ fn s9_a_folder_of_runs_is_trusted_after_it_was_shown_is_listed_and_can_be_taken_
     env.run_bare(&["trust", "--revoke", "AGENT_RUN_WORKSPACES"]).code(0).shows(&["no longer trusted: the runs in"]);
     assert_eq!(trusted("work/AGENT_RUN_WORKSPACES"), None);
     env.run_bare(&["runs", "list"]).refused(2, &["was not made by your installation"]);
+    // What is gone is listed as that until somebody revokes it, by its path.
+    let gone = env.path("home/gone");
+    std::fs::create_dir_all(gone.join("AGENT_RUN_WORKSPACES")).unwrap();
+    std::fs::copy(folder.join("runtime_state.db"), gone.join("AGENT_RUN_WORKSPACES/runtime_state.db")).unwrap();
+    let runs = gone.join("AGENT_RUN_WORKSPACES").display().to_string();
+    env.run_bare(&["trust", &runs, "--yes"]).code(0);
+    assert!(!env.run_bare(&["trust", "--list"]).code(0).stderr.contains("gone"));
+    std::fs::remove_dir_all(&gone).unwrap();
+    assert_eq!(trusted("home/gone/AGENT_RUN_WORKSPACES"), Some(json!("gone")));
+    env.run_bare(&["trust", "--list"]).code(0).shows(&["gone"]).says(&["`ua trust --revoke FILE` removes it"]);
+    env.run_bare(&["trust", "--revoke", &runs]).code(0).shows(&["no longer trusted: the runs in"]);
+    assert_eq!(trusted("home/gone/AGENT_RUN_WORKSPACES"), None);
     // What was never trusted is not taken back, and a folder without runs is none of runs.
     for what in ["AGENT_RUN_WORKSPACES", "nosuch", ".mcp.json"] {
         env.run_bare(&["trust", "--revoke", what]).refused(2, &["is not trusted"]);

@@ -329,7 +329,7 @@ fn a_signal_and_a_cancel_end_a_wait_for_the_provider() {
         until("the wait", || process.stderr().contains("again in 59 s"));
         if is_signal {
             process.signal(Signal::INT);
-            process.wait().code(130).shows(&["stopped (interrupt)"]);
+            process.wait().code(130).shows(&["stopped (interrupted)"]);
         } else {
             env.run(&["runs", "cancel", "r"]).code(0);
             process.wait().code(1).shows(&["cancelled"]);

@@ -13,6 +13,10 @@ const PLACES: [&str; 6] = [
     "/snap/bin/chromium",
 ];
 
+/// The variables by which somebody asks for pages to be looked at: the nightly lane, and whoever compares or takes pictures. A machine without a
+/// browser is a failure then.
+const ASKED_FOR_BY: [&str; 2] = ["UA_NEED_CHROMIUM", "UA_PICTURES"];
+
 /// What a window has besides the page.
 const WINDOW: u32 = 140;
 
@@ -45,9 +49,17 @@ pub struct Browser {
 
 impl Browser {
     /// The browser of this machine; `None` when it has none. `folder` is for its profile.
+    ///
+    /// # Panics
+    ///
+    /// When it has none, and somebody asked for pages to be looked at.
     pub fn find(folder: &Path) -> Option<Self> {
-        let program = PLACES.iter().map(PathBuf::from).find(|place| place.exists())?;
-        Some(Self { program, profile: folder.join("browser") })
+        let program = PLACES.iter().map(PathBuf::from).find(|place| place.exists());
+        let asked_for_by = ASKED_FOR_BY.into_iter().find(|name| std::env::var_os(name).is_some());
+        if let Some(missed) = missed(program.is_some(), asked_for_by) {
+            panic!("{missed}");
+        }
+        Some(Self { program: program?, profile: folder.join("browser") })
     }
 
     /// Opens a file, scrolled to `fragment` when it is not empty.
@@ -149,5 +161,28 @@ impl Page {
         let head: String = self.drawn().chars().take(400).collect();
         assert!(self.dom.contains("data-ready=\"true\"") && self.dom.contains("data-errors=\"0\""), "{head}");
         assert_eq!(self.console, [""; 0]);
+    }
+}
+
+/// What was asked for and cannot be had: pages are to be looked at, as `asked_for_by` says, and there is no browser.
+fn missed(is_there: bool, asked_for_by: Option<&str>) -> Option<String> {
+    let name = asked_for_by.filter(|_| !is_there)?;
+    Some(format!(
+        "{name} asks for pages to be looked at, and there is no Chromium on this machine (`apt-get install chromium`)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_a_browser_fails_only_those_who_asked_for_pages() {
+        assert_eq!(missed(false, None), None);
+        for name in ASKED_FOR_BY {
+            assert_eq!(missed(true, Some(name)), None);
+            let said = missed(false, Some(name)).unwrap();
+            assert!(said.starts_with(name) && said.contains("no Chromium on this machine"), "{said}");
+        }
     }
 }

@@ -68,7 +68,7 @@ impl Mark {
         match self {
             Self::Control => "control",
             Self::Known => "known",
-            Self::Mended => "mended",
+            Self::Mended => "fixed",
         }
     }
 }
@@ -212,7 +212,7 @@ fn complaint(judged: &Judged, expect: Option<Expect>) -> Option<String> {
     match (&judged.verdict, should_be_red) {
         (Err(error), _) => Some(format!("{number} did not get to what it is about: {error:#}")),
         (Ok(Verdict::Green(_)), true) if expect.is_none() => {
-            Some(format!("{number} is green: finding {number} is mended, so take the mark `Known` from its row"))
+            Some(format!("{number} is green: finding {number} is fixed, so take the mark `Known` from its row"))
         }
         (Ok(Verdict::Green(_)), true) => Some(format!("{number} is green")),
         (Ok(Verdict::Red(what)), false) => Some(format!("{number} is red: {what}")),

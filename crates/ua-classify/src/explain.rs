@@ -148,7 +148,7 @@ impl fmt::Display for Explanation {
         let policy = &self.policy;
         writeln!(f, "{}", printable(&self.tool.raw))?;
         writeln!(f, "  class          {}, because {}", policy.class, printable(&policy.reason))?;
-        writeln!(f, "  when in doubt  {}: {}", policy.on_unknown, when_in_doubt(policy.on_unknown))?;
+        writeln!(f, "  on unknown     {}: {}", policy.on_unknown, when_in_doubt(policy.on_unknown))?;
         let channel = match &policy.key_channel {
             Some(KeyChannel::Meta) => "in the request's _meta".to_owned(),
             Some(KeyChannel::Argument(name)) => format!("in the argument {name:?}"),

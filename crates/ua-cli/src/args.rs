@@ -62,7 +62,7 @@ pub struct GlobalArgs {
     /// The runtime database on a PostgreSQL server, instead of a file in the root: postgres://USER@HOST/DATABASE
     #[arg(long, global = true, value_name = "URL", value_parser = not_empty(), help_heading = GLOBAL)]
     pub database_url: Option<String>,
-    /// Who decides, where several people use one user: kept with what is answered, corrected or cancelled [default: whoever called sudo]
+    /// Who decides, if several people share a user account: kept with each answer, correction and cancellation [default: whoever called sudo]
     #[arg(long, global = true, value_name = "NAME", value_parser = parse_person, help_heading = GLOBAL)]
     pub by: Option<String>,
     /// Colours: auto is on a terminal, unless NO_COLOR is set [possible values: auto, always, never]

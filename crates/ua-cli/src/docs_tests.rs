@@ -94,6 +94,31 @@ fn every_command_of_the_documentation_is_one_of_this_program() {
     );
 }
 
+/// A job that the pages start more than once (with another model, to be killed, to be forked) has no key, by which its second start would print the
+/// result of the first; any other has one, as a job of a user has that is to be done once.
+#[test]
+fn an_example_job_has_a_key_unless_the_pages_start_it_more_than_once() {
+    let mut started: Vec<Vec<String>> = Vec::new();
+    for page in pages() {
+        started.extend(page.commands().unwrap().iter().filter_map(|(_, command)| of_ua(command)));
+    }
+    started
+        .retain(|words| words.get(1).is_some_and(|word| word == "job") && !words.iter().any(|word| word == "--check"));
+    let mut seen = 0;
+    for entry in fs::read_dir(workspace_root().join("fixtures/jobs")).unwrap().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            seen += 1;
+            let name = format!("fixtures/jobs/{}", path.file_name().unwrap().to_string_lossy());
+            let times = started.iter().filter(|words| words.contains(&name)).count();
+            let job: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            assert!(times > 0, "no page starts {name}");
+            assert_eq!(job["job_key"].is_string(), times == 1, "{name}: the pages start it {times} times");
+        }
+    }
+    assert!(seen >= 3, "{seen} jobs: the folder is not read right");
+}
+
 #[test]
 fn a_made_up_command_is_seen() {
     let page = "`ua runs shw RUN`, `UA_LOG=info ua rnus list`, `ua runs show RUN --jsn`, `ua runs show`, `ua resume RUN --accept tools|policy`\n\n```sh\n\

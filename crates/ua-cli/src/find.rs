@@ -131,15 +131,15 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
     {
         return Ok(question);
     }
+    let fail = |error: &StoreError| HostError::store("look for the question", error);
+    let open = store.open_questions(None).await.map_err(|e| fail(&e))?;
     if text == "last" {
-        return Err(HostError::usage("`last` names a run, not a question").hint("`ua questions` lists the questions"));
+        return Err(HostError::usage("`last` names a run, not a question").hint(open_ones(&open)));
     }
     if text.len() < SHORTEST_QUESTION {
         return Err(HostError::usage(format!("`{text}` is too short to name a question"))
             .hint(format!("write at least {SHORTEST_QUESTION} characters of its id: an answer cannot be taken back")));
     }
-    let fail = |error: &StoreError| HostError::store("look for the question", error);
-    let open = store.open_questions(None).await.map_err(|e| fail(&e))?;
     // Those that are answered or closed as well: whoever names one of them does not mean another one that begins alike.
     let runs: BTreeSet<&RunId> = open.iter().map(|question| &question.run_id).collect();
     let mut all = Vec::new();
@@ -165,10 +165,10 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
     if found.is_empty() {
         (found, part) = (of(&|id| id.ends_with(text)), Part::End);
     }
-    let listed = "`ua questions` shows what waits for an answer";
+    let listed = open_ones(&open);
     if found.is_empty() {
         let names = alike(open.iter().map(|q| q.question_id.as_str()));
-        return Err(no_such(store, Kind::Question, text, &names, listed).await);
+        return Err(no_such(store, Kind::Question, text, &names, &listed).await);
     }
     let named = |q: &QuestionRecord| match q.status {
         QuestionStatus::Open => q.question_id.to_string(),
@@ -176,6 +176,23 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
         QuestionStatus::Closed => format!("{} (closed)", q.question_id),
     };
     one("question", (text, part), found, named).map_err(|error| error.hint(listed))
+}
+
+/// The questions that can be answered instead of the one that was named, and how.
+fn open_ones(open: &[QuestionRecord]) -> String {
+    match open {
+        [] => "no question is open; `ua questions --answered` lists those that were answered".to_owned(),
+        [only] => {
+            let (id, takes) = (&only.question_id, ua_resume::answers::words(only));
+            format!("one question is open, and takes {takes}: `ua answer {id} ANSWER`; `ua questions` shows it")
+        }
+        [_, _, ..] => {
+            let ids: Vec<&str> = open.iter().take(OPEN_ONES).map(|question| question.question_id.as_str()).collect();
+            let more = open.len().saturating_sub(OPEN_ONES);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            format!("{} are open ({}{more}): `ua questions` shows what each takes", open.len(), ids.join(", "))
+        }
+    }
 }
 
 /// The name that `typed` is, or that begins or ends so, among a few.
@@ -195,6 +212,9 @@ pub(crate) fn name<'a>(what: &str, typed: &str, names: &[&'a str], hint: &str) -
     }
     one(what, (typed, part), found, |name| (*name).to_owned()).map_err(|error| error.hint(hint))
 }
+
+/// Open questions that are named to whoever named another one.
+const OPEN_ONES: usize = 4;
 
 /// Where runs are found.
 const RUNS_ARE_LISTED: &str = "`ua runs list` shows them; `last` is the newest";

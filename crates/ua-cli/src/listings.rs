@@ -104,7 +104,7 @@ listings! {
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [
-        whole("TOOL", "get_core_memory_blocks"), text("CLASS", "read_only"), extra("WHEN IN DOUBT", "redo_keyed"), aside("WHY", WORDS),
+        whole("TOOL", "get_core_memory_blocks"), text("CLASS", "read_only"), extra("ON UNKNOWN", "redo_keyed"), aside("WHY", WORDS),
     ];
     /// `ua tools audit`.
     AUDIT = "ua tools audit": [

@@ -52,13 +52,35 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let meant = meant.into_iter().find_map(|kind| first_of(error, kind));
     let mut meant = meant.map_or_else(String::new, |meant| format!("did you mean `{}`? ", output::line(&meant, 60)));
-    // A run has a name that nobody has to look up.
-    let missing =
-        first_of(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::MissingRequiredArgument);
-    if missing.as_deref() == Some("<RUN>") {
-        meant = format!("`{whole} last` takes the newest run, and `ua runs list` shows them all; ");
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(listed) =
+            all_of(error, ContextKind::InvalidArg).iter().find_map(|missing| found_by(&whole, missing))
+    {
+        meant = listed + "; ";
     }
     HostError::usage(message).hint(format!("{meant}`{whole} --help` says what it takes"))
+}
+
+/// Where somebody finds what a command lacks, as it is written in help.
+fn found_by(command: &str, missing: &str) -> Option<String> {
+    let listed = match (command, missing) {
+        // A run has a name that nobody has to look up.
+        (_, "<RUN>") => {
+            return Some(format!("`{command} last` takes the newest run, and `ua runs list` shows them all"));
+        }
+        (_, "<RUN>..." | "<A>") => "`ua runs list` shows the runs, and `last` is the newest",
+        (_, "<CALL>") => "`ua calls list --run last` shows the calls of the newest run",
+        (_, "<WORKER>" | "<MACHINE>") => "`ua workers list` shows them",
+        ("ua schedule pause" | "ua schedule resume" | "ua schedule run" | "ua schedule remove", "<NAME>") => {
+            "`ua schedule list` shows them"
+        }
+        ("ua tools explain", "<NAME>") => "`ua tools list` shows them",
+        ("ua models show", "<MODEL>") => "`ua models list` shows those that are known by name",
+        ("ua logout", "<SERVER>") => "`ua login --list` shows them",
+        ("ua job" | "ua submit", "<FILE>") => "`ua init` creates one that runs offline",
+        _ => return None,
+    };
+    Some(listed.to_owned())
 }
 
 /// The option that stands at the end of the line or before the next one, and what has to follow it.
@@ -103,10 +125,14 @@ fn said_by_the_parser(error: &clap::Error) -> String {
 
 /// The one text of this kind, or the first of several.
 fn first_of(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    all_of(error, kind).into_iter().next()
+}
+
+fn all_of(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
-        _ => None,
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
     }
 }
 
@@ -245,7 +271,27 @@ mod tests {
             (
                 "ua job",
                 "the following required arguments were not provided: <FILE>",
-                "`ua job --help` says what it takes",
+                "`ua init` creates one that runs offline; `ua job --help` says what it takes",
+            ),
+            (
+                "ua calls resolve --happened",
+                "the following required arguments were not provided: <CALL>",
+                "`ua calls list --run last` shows the calls of the newest run; `ua calls resolve --help` says what it takes",
+            ),
+            (
+                "ua runs diff",
+                "the following required arguments were not provided: <A> <B>",
+                "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
+            ),
+            (
+                "ua schedule pause",
+                "the following required arguments were not provided: <NAME>",
+                "`ua schedule list` shows them; `ua schedule pause --help` says what it takes",
+            ),
+            (
+                "ua schedule add",
+                "the following required arguments were not provided: --cron <CRON> <NAME> <FILE>",
+                "`ua schedule add --help` says what it takes",
             ),
             (
                 "ua job x --polciy f",

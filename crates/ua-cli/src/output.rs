@@ -415,7 +415,7 @@ mod tests {
             "  ua answer 04204fd2 happened --root /srv/runs  it happened; it is not sent again".to_owned(),
             "Resume         ua resume 04204fd2 --root /srv/runs".to_owned(),
             "[00:12] ended at once; `ua queue list` shows the runs".to_owned(),
-            "stopped (interrupt): ua resume 2b434eff --root /srv/runs".to_owned(),
+            "stopped (interrupted): ua resume 2b434eff --root /srv/runs".to_owned(),
         ];
         let commands = [
             "`ua runs show 04204fd2 --root /srv/runs`",

@@ -70,7 +70,7 @@ const OPTIONS: [(&[&str], &[&str], &str); 17] = [
     (
         &["-f", "--force", "--overwrite"],
         &["init"],
-        "`ua init DIR` writes into another folder; it never writes over a file that is there",
+        "`ua init DIR` writes into another folder; it never overwrites a file",
     ),
     (
         &[

@@ -600,7 +600,7 @@ pub(crate) struct CallRow {
     pub(crate) idempotency_key: Value,
     /// What its effect is, whatever the wording.
     pub(crate) side_effect_scope: Value,
-    /// What is done when in doubt, `on_unknown` of its policy: redo, redo_keyed, probe, hold or continue.
+    /// What is done when its outcome is unknown, `on_unknown` of its policy: redo, redo_keyed, probe, hold or continue.
     pub(crate) replay_policy: Value,
     /// What a resume did with it.
     pub(crate) replay_status: Value,

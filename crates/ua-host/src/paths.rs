@@ -15,7 +15,7 @@ pub const NO_FILE: &str = "-";
 /// That a file cannot be read, and what helps against it; `what` says which one it is. Whoever reads a file that a person named refuses it by
 /// this, so that no hint asks for a file that is there.
 pub fn cannot_read(what: &str, file: &Path, error: &io::Error) -> HostError {
-    cannot_read_or(what, file, error, "name a file that is there")
+    cannot_read_or(what, file, error, "name an existing file")
 }
 
 /// The same; `missing` is what helps where there is no such file, and none whose name is like it.
@@ -106,7 +106,7 @@ fn no_temporary_folder(error: &io::Error) -> HostError {
     let folder = std::env::temp_dir();
     let kind = error.kind();
     let (why, helps) = if kind == io::ErrorKind::NotFound {
-        ("there is no such folder".to_owned(), "set TMPDIR to a folder that is there, or unset it")
+        ("there is no such folder".to_owned(), "set TMPDIR to an existing folder, or unset it")
     } else if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
         ("the disk is full".to_owned(), "make room there, or set TMPDIR to a folder on another disk")
     } else {
@@ -204,7 +204,7 @@ mod tests {
         let read = |path: &Path| ua_files::read_text(path, 100).unwrap_err();
         let hint =
             |path: &Path| cannot_read("the script", path, &read(path)).hint_text().unwrap_or_default().to_owned();
-        assert_eq!(hint(&file), "name a file that is there; nothing was started");
+        assert_eq!(hint(&file), "name an existing file; nothing was started");
         assert_eq!(hint(folder.path()), "it is a folder: name a file in it; nothing was started");
         std::fs::write(&file, b"\xff\xfe").unwrap();
         assert_eq!(hint(&file), "it has to be text in UTF-8; nothing was started");
@@ -233,11 +233,11 @@ mod tests {
             ("job.yaml", "job.json"),
         ] {
             let meant = folder.path().join(meant).display().to_string();
-            let said = format!("did you mean `{}`? name a file that is there", crate::text::line(&meant, 100));
+            let said = format!("did you mean `{}`? name an existing file", crate::text::line(&meant, 100));
             assert!(hint(typed).starts_with(&said), "{typed}: {}", hint(typed));
         }
         for typed in ["weather.json", "none/job.json", "hidden.json"] {
-            assert!(hint(typed).starts_with("name a file that is there"), "{typed}: {}", hint(typed));
+            assert!(hint(typed).starts_with("name an existing file"), "{typed}: {}", hint(typed));
         }
         // One that is there and cannot be read is meant.
         let denied = super::cannot_read(

@@ -199,7 +199,7 @@ impl<'p> Place<'p> {
     /// Why nothing of it is shown, if it lies elsewhere.
     fn elsewhere(self) -> Option<String> {
         if let Some((folder, called)) = self.of {
-            return (!is_below(self.whole, folder)).then(|| format!("it lies outside of {called}"));
+            return (!is_below(self.whole, folder)).then(|| format!("it is outside of {called}"));
         }
         if self.is_own {
             return None;

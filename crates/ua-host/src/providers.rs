@@ -338,7 +338,7 @@ pub fn cassette_to_record(settings: &Settings, file: &Path) -> Result<PathBuf, H
         return Err(not_a_cassette(&file, "it is a link"));
     }
     match RecordingProvider::may_append_to(&file) {
-        Ok(false) => Err(not_a_cassette(&file, "it is there already, and no recording")),
+        Ok(false) => Err(not_a_cassette(&file, "it already exists and is not a recording")),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(not_a_cassette(&file, &error.to_string())),
         // What cannot be read is refused where it is opened.
         Ok(_) | Err(_) => Ok(file),

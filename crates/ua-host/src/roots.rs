@@ -72,9 +72,9 @@ pub(crate) enum Unknown {
 
 /// The user's folder for what programs remember: `XDG_STATE_HOME`, else `~/.local/state`.
 pub(crate) fn state_folder(settings: &Settings) -> Option<PathBuf> {
-    let state = settings.of_environment("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || Some(PathBuf::from(settings.of_environment("HOME")?).join(".local/state"));
-    state.or_else(home).map(|state| state.join("ua"))
+    let absolute = |name| settings.of_environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(absolute("HOME")?.join(".local/state"));
+    absolute("XDG_STATE_HOME").or_else(home).map(|state| state.join("ua"))
 }
 
 impl Roots {

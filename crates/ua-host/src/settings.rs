@@ -19,7 +19,7 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::env::Process;
 use crate::error::HostError;
-use ua_core::ShowPath as _;
+use ua_core::{PrintedCommand, ShowPath as _};
 
 pub use file::Layer;
 pub use list::{LOG_DEFAULT, SETTINGS, Setting, ValueKind};
@@ -151,7 +151,9 @@ impl Settings {
     /// `ua.toml` of the working directory, or of the nearest folder above it that has one.
     fn project_file(&self) -> Option<PathBuf> {
         let here = self.process.folder.as_deref()?;
-        here.ancestors().map(|folder| folder.join(PROJECT_FILE)).find(|path| path.is_file())
+        // A pipe or a device in its place is not passed over: reading refuses it.
+        let is_there = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_dir());
+        here.ancestors().map(|folder| folder.join(PROJECT_FILE)).find(is_there)
     }
 
     /// The folder of the project's file, where that was found.
@@ -239,6 +241,9 @@ impl Settings {
 
     /// What is wrong with one setting. A file's kinds of values were looked at when it was read.
     fn problem(&self, setting: &Setting) -> Option<HostError> {
+        if setting.is_believed() && self.is_relative(setting.variable) {
+            return Some(self.relative(setting));
+        }
         let of_environment = self.of_environment(setting.variable);
         let value = of_environment.clone().or_else(|| self.var(setting.variable))?;
         let is_number = || value.bytes().all(|byte| byte.is_ascii_digit());
@@ -274,6 +279,28 @@ impl Settings {
             HostError::usage(format!("{place} is `{said}`, but must be {takes}"))
                 .hint("`ua config show` lists every setting; nothing was done"),
         )
+    }
+
+    /// Whether a variable of the environment names a place that begins at the current folder. It is set once and meant for everywhere, so in each
+    /// checkout it is what that checkout brought, and no word of the user's.
+    fn is_relative(&self, name: &str) -> bool {
+        let Some(value) = self.process.variables.get(name).filter(|_| !self.by_flag.contains(name)) else {
+            return false;
+        };
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.variable == name) else { return false };
+        setting.kind.paths_in(value).iter().any(|path| path.is_relative())
+    }
+
+    /// The refusal of such a one, of what is believed without a look.
+    fn relative(&self, setting: &Setting) -> HostError {
+        let variable = setting.variable;
+        let said = self.process.variables.get(variable).map(|value| crate::text::line(value, 60)).unwrap_or_default();
+        let whole = self.of_environment(variable).unwrap_or_default();
+        let export = PrintedCommand::of("export").word(&format!("{variable}={whole}"));
+        HostError::usage(format!(
+            "{variable} is `{said}`, a path that begins at the current folder: in a checkout it would be what the checkout brought"
+        ))
+        .hint(format!("if it is the one meant here, write it whole, `{export}`; nothing was done"))
     }
 
     /// Refuses a variable that is set to nothing, where to take it for one that is not set means another place: a secret of a deployment that is
@@ -341,10 +368,13 @@ impl Settings {
         self.var(name).is_some() && !self.is_the_users(name)
     }
 
-    /// Whether the user says it, by the environment or their own configuration, and not the project.
+    /// Whether the user says it, by the environment or their own configuration, and not the project: neither by its file nor by what lies in its
+    /// folder under the name that the environment has.
     pub(crate) fn is_the_users(&self, name: &str) -> bool {
-        let of_user = || self.values.get(name).is_some_and(|said| said.layer == Layer::User);
-        self.of_environment(name).is_some() || of_user()
+        if self.of_environment(name).is_some() {
+            return !self.is_relative(name);
+        }
+        self.values.get(name).is_some_and(|said| said.layer == Layer::User)
     }
 
     /// Whether a switch is on: `1` or `true`.
@@ -383,10 +413,9 @@ impl Settings {
 
     /// Where a file of the user's configuration would be, whether or not it is there.
     pub(crate) fn user_place(&self, name: &str) -> Option<PathBuf> {
-        let config = self
-            .var("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(PathBuf::from(self.var("HOME")?).join(".config")))?;
+        // One that begins at the current folder is none: the folder may be a checkout's.
+        let absolute = |name: &str| self.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
         Some(config.join("ua").join(name))
     }
 
@@ -660,6 +689,45 @@ mod tests {
         assert_eq!(who(&[("USER", "alice"), ("SUDO_USER", "alice")], None), "alice");
         assert_eq!(who(&[("USER", "ua"), ("SUDO_USER", "alice")], Some("Ada")), "Ada as ua");
         assert_eq!(who(&[], Some("Ada")), format!("Ada as {nameless}"));
+    }
+
+    /// Over every setting with a path: what a checkout would bring is refused where it would be believed, and is never the user's word.
+    #[test]
+    fn s18_a_relative_path_in_the_environment_is_no_word_of_the_users() {
+        let read = |variable: &str, value: &str| {
+            let variables = [(variable.to_owned(), value.to_owned())].into();
+            Settings::read(Process { variables, folder: Some("/checkout".into()), program: None })
+        };
+        let mut believed = Vec::new();
+        for setting in SETTINGS {
+            let (relative, whole) = match setting.kind {
+                ValueKind::Path => ("here/it", "/own/it"),
+                ValueKind::Program => ("./it", "/own/it"),
+                ValueKind::Paths => ("/own/it:it", "/own/it:/own/other"),
+                ValueKind::PathAfter("maildir:") => ("maildir:it", "maildir:/own/it"),
+                ValueKind::PathAfter(_) => panic!("{}: say what it looks like", setting.variable),
+                ValueKind::Text
+                | ValueKind::Secret
+                | ValueKind::Seconds
+                | ValueKind::Number
+                | ValueKind::Flag
+                | ValueKind::Word(_) => continue,
+            };
+            let found = read(setting.variable, relative);
+            assert!(!found.is_the_users(setting.variable), "{}", setting.variable);
+            if setting.is_believed() {
+                believed.push(setting.variable);
+                let refused = found.check().unwrap_err().to_string();
+                assert!(refused.contains(setting.variable) && refused.contains(relative), "{refused}");
+            }
+            let given = found.with(setting.variable, Some(relative.to_owned()));
+            assert!(given.is_the_users(setting.variable), "{}: a flag is given with the command", setting.variable);
+            let named = read(setting.variable, whole);
+            assert!(named.is_the_users(setting.variable) && named.check().is_ok(), "{}", setting.variable);
+        }
+        let wanted =
+            ["UA_RUNTIME_DB_PATH", "UA_MCP_CONFIG", "UA_POLICY", "UA_CASSETTE", "UA_CLAUDE_CODE", "UA_COMMAND_READ"];
+        assert_eq!(believed, wanted);
     }
 
     /// What this user cannot close is not told to be closed, and what the machine's administrators have is theirs.

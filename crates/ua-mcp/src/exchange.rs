@@ -246,8 +246,7 @@ pub(crate) fn asked_for(result: &Value, task: Option<String>, round: u32) -> Out
         match request.get("method").and_then(Value::as_str) {
             Some("elicitation/create") if is_too_long_to_ask(request) => {
                 input.answers.insert(name.clone(), json!({ "action": "decline" }));
-                *request =
-                    json!({"method": "elicitation/create", "params": {"message": "[longer than anybody reads]"}});
+                *request = json!({"method": "elicitation/create", "params": {"message": "[too long to be read]"}});
             }
             Some("elicitation/create") => {}
             Some("roots/list") => {

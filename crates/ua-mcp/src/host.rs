@@ -276,7 +276,7 @@ impl Host {
         if is_too_long_to_ask(&params) {
             tracing::warn!(
                 server = self.server,
-                "a question of the tool server was declined: it is longer than anybody reads"
+                "a question of the tool server was declined: it is too long to be read"
             );
             return json!({ "action": "decline" });
         }

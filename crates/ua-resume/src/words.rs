@@ -11,11 +11,16 @@ use crate::lives::{LifeEnd, by_what, drivers, kills, lives};
 pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
     match status {
         RunStatus::WaitingForHuman => "waiting for you".to_owned(),
-        RunStatus::Stopped => format!("stopped ({})", reason.map_or("unknown reason", RunStop::in_words)),
+        RunStatus::Stopped => format!("stopped ({})", reason.map_or("unknown reason", stop_in_words)),
         RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
             status.to_string()
         }
     }
+}
+
+/// Why a run is stopped, as it follows `stopped`.
+fn stop_in_words(reason: RunStop) -> &'static str {
+    if reason == RunStop::Interrupt { "interrupted" } else { reason.in_words() }
 }
 
 /// Where a call stands in its run, by its turn and its place in it; in a session of a client at the gateway, which has no turns, by its number.

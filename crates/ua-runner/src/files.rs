@@ -250,10 +250,7 @@ pub(crate) fn decision(call: &CallRecord, was: CallStatus) -> Option<Decision> {
         tool: call.name.raw.clone(),
         was,
         action: call.replay_status.unwrap_or(fallback),
-        why: format!(
-            "policy `{}`: {}, when in doubt {}",
-            call.policy.rule_id, call.policy.class, call.policy.on_unknown
-        ),
+        why: format!("policy `{}`: {}, on unknown {}", call.policy.rule_id, call.policy.class, call.policy.on_unknown),
     })
 }
 

@@ -61,7 +61,7 @@ pub(crate) use report::Report;
 /// Whether programs are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Sandbox {
-    /// As far as the kernel can; what it cannot is said.
+    /// As far as the kernel can; what it cannot is reported.
     #[default]
     Auto,
     /// Entirely, or no program is started.

@@ -84,7 +84,7 @@ fn can_be_made(path: &Path) -> io::Result<()> {
         };
         let why = |what: &str| format!("{} {what}", above.shown());
         if !found.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, why("is no folder")));
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, why("is not a folder")));
         }
         return can_make_in(above)
             .map_err(|error| io::Error::new(error.kind(), why(&format!("cannot be written to: {error}"))));

@@ -146,7 +146,7 @@ pub struct Settings {
     #[arg(long = "command-read", value_name = "DIR")]
     pub command_read: Vec<PathBuf>,
 
-    /// A directory that neither programs of `run_command` nor file:// addresses may see, wherever it lies, such as the user's home. What is named
+    /// A directory that neither programs of `run_command` nor file:// addresses may see, wherever it is, such as the user's home. What is named
     /// by itself inside of it stays open. May be repeated.
     #[arg(long = "command-private", value_name = "DIR")]
     pub command_private: Vec<PathBuf>,

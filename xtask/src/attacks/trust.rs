@@ -18,7 +18,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         name: "a checkout ships a database whose run starts a program on `ua resume last`",
         must: "nothing is started (exit 2)",
         mark: Mark::Mended,
-        play: |stage| shipped_database(stage, false),
+        play: |stage| shipped_database(stage, Names::Nobody),
     },
     Scenario {
         number: "3b",
@@ -26,7 +26,23 @@ pub(super) const ATTACKS: &[Scenario] = &[
         name: "the same by a database that the checkout's ua.toml names",
         must: "nothing is started (exit 2)",
         mark: Mark::Mended,
-        play: |stage| shipped_database(stage, true),
+        play: |stage| shipped_database(stage, Names::TheCheckout),
+    },
+    Scenario {
+        number: "3r",
+        waits: false,
+        name: "the same where a relative path in the user's environment leads to it",
+        must: "nothing is started (exit 2)",
+        mark: Mark::Mended,
+        play: |stage| shipped_database(stage, Names::TheEnvironment),
+    },
+    Scenario {
+        number: "3s",
+        waits: false,
+        name: "a checkout ships what a relative path in the user's environment names: servers, a policy, a database",
+        must: "nothing of it is believed (exit 2)",
+        mark: Mark::Mended,
+        play: relative_names,
     },
     Scenario {
         number: "3x",
@@ -137,11 +153,19 @@ fn module_of_a_checkout(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 /// A root made by an attacker: a run of theirs that stopped, with a server of theirs.
-fn shipped_database(stage: &Stage, by_toml: bool) -> anyhow::Result<Verdict> {
+/// What says where the runs of a checkout are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Nobody,
+    TheCheckout,
+    TheEnvironment,
+}
+
+fn shipped_database(stage: &Stage, names: Names) -> anyhow::Result<Verdict> {
     let mut world = world(stage)?;
     let started = world.path("started");
     server(&world, "theirs.json", &[&format!("started={}", started.display())])?;
-    let folder = if by_toml { "data/AGENT_RUN_WORKSPACES" } else { "AGENT_RUN_WORKSPACES" };
+    let folder = if names == Names::Nobody { "AGENT_RUN_WORKSPACES" } else { "data/AGENT_RUN_WORKSPACES" };
     let root = world.path("work").join(folder).display().to_string();
     world.name_no_root();
     let page = call("mcp__shop__page", &json!({}));
@@ -154,13 +178,35 @@ fn shipped_database(stage: &Stage, by_toml: bool) -> anyhow::Result<Verdict> {
     fs::set_permissions(world.path("work").join(folder).join("runtime_state.db"), fs::Permissions::from_mode(0o644))?;
     fs::rename(world.path("home"), world.path("attackers_home"))?;
     fs::create_dir_all(world.path("home/.config"))?;
-    if by_toml {
-        world.write("ua.toml", "root = \"data/AGENT_RUN_WORKSPACES\"\n")?;
+    match names {
+        Names::Nobody => {}
+        Names::TheCheckout => world.write("ua.toml", "root = \"data/AGENT_RUN_WORKSPACES\"\n")?,
+        Names::TheEnvironment => world.set("UA_ROOT", folder),
     }
     let end = world.run(&["resume", "last", "--max-turns", "+5"])?;
     let ran = started.exists();
     let held = if ran { "FELL, the attacker's program was started" } else { "held" };
     Ok(Verdict::of(!ran && end.code == Some(2), format!("whose database it is: {held}, {}", end.told())))
+}
+
+fn relative_names(stage: &Stage) -> anyhow::Result<Verdict> {
+    let mut told = Vec::new();
+    for (variable, value) in
+        [("UA_MCP_CONFIG", "theirs.json"), ("UA_POLICY", "theirs.toml"), ("UA_RUNTIME_DB_PATH", "theirs.db")]
+    {
+        let mut world = world(stage)?;
+        let started = world.path("started");
+        server(&world, "theirs.json", &[&format!("started={}", started.display())])?;
+        world.write("theirs.toml", "[[rule]]\nid = \"theirs\"\nname = \"*\"\nside_effect_class = \"read_only\"\n")?;
+        job(&world, &json!({"tools": {"builtin": false}}), &[call("mcp__shop__page", &json!({}))])?;
+        world.set(variable, value);
+        let end = world.run(&["job", "job.json"])?;
+        if started.exists() || end.code != Some(2) || !end.err.contains(variable) {
+            told.push(format!("{variable} ({})", end.told()));
+        }
+    }
+    let held = if told.is_empty() { "held".to_owned() } else { format!("FELL by {}", told.join(", ")) };
+    Ok(Verdict::of(told.is_empty(), format!("relative paths in the environment: {held}")))
 }
 
 fn resumed_elsewhere(stage: &Stage) -> anyhow::Result<Verdict> {

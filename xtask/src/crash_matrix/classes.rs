@@ -344,7 +344,7 @@ pub(crate) const CLASSES: [Class; 21] = [
     },
     // Works in a task that outlives its process and ours.
     Class {
-        name: "goes on in a task",
+        name: "continues in a task",
         server: "ext",
         tool: "render",
         effect: "task",

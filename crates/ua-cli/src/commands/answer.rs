@@ -161,6 +161,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often it looks at a database that is being made.
 const PATIENCE: u32 = 20;
 
+/// What whoever looks for questions is told when there are none.
+pub(super) const NOTHING_WAITS: &str = "nothing waits for an answer";
+
+/// The same where there are runs: some may ask once they are resumed.
+pub(super) async fn nothing_waits(host: &Host, store: &Database) -> Result<String, HostError> {
+    Ok(match crashed(host, store).await? {
+        0 => NOTHING_WAITS.to_owned(),
+        count => format!(
+            "{NOTHING_WAITS}; {} crashed, and may ask about a call that was sent once it is resumed: `ua status`",
+            ua_core::counted(count, "run")
+        ),
+    })
+}
+
 /// How many runs nobody drives that were driven: of what they had sent a person is asked when they are resumed.
 async fn crashed(host: &Host, store: &Database) -> Result<usize, HostError> {
     let query =
@@ -179,7 +193,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
             print_json(&Vec::<OpenQuestion>::new())?;
         }
         if !tell_of_the_gateway(host).await {
-            crate::output::tell("nothing waits for an answer");
+            crate::output::tell(NOTHING_WAITS);
         }
         return Ok(OK);
     }
@@ -212,13 +226,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         let is_told = !args.watch && run.is_none() && tell_of_the_gateway(host).await;
         if open.is_empty() && shown.is_empty() && !args.watch && !is_told {
-            crate::output::tell(match crashed(host, &store).await? {
-                0 => "nothing waits for an answer".to_owned(),
-                count => format!(
-                    "nothing waits for an answer; {} crashed, and may ask about a call that was sent once it is resumed: `ua status`",
-                    ua_core::counted(count, "run")
-                ),
-            });
+            crate::output::tell(nothing_waits(host, &store).await?);
         }
         let is_first = shown.is_empty();
         for (nth, question) in open.iter().filter(|question| shown.insert(question.question_id.clone())).enumerate() {
@@ -242,7 +250,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
 }
 
 /// Says that questions of the gateway wait, which are in a folder of their own, and what its broker left in doubt. Whether there is any.
-async fn tell_of_the_gateway(host: &Host) -> bool {
+pub(super) async fn tell_of_the_gateway(host: &Host) -> bool {
     let beside = gateway::questions_beside(host).await;
     let unread = beside.unread_in_words();
     let waits = super::status::at_the_gateway(&beside.commands, &beside.asked);
@@ -321,9 +329,6 @@ fn name_shown(name: &str) -> String {
 pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> {
     let AnswerArgs { question, choice, proof, text, values } = args;
     let Some(name) = question else {
-        if host.home().is_unused() && tell_of_the_gateway(host).await {
-            return Ok(OK);
-        }
         return super::ask::choose_and_answer(host).await;
     };
     // Looked up without touching anything first, so that a typing error changes nothing.

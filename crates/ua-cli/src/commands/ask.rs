@@ -11,7 +11,7 @@ use ua_core::RunStatus;
 use ua_host::people::{Unfinished, WhichRun};
 use ua_host::questions::{Asked, Beside, Reach, WayToAnswer, chosen};
 use ua_host::{Host, questions};
-use ua_resume::answers::ways;
+use ua_resume::answers::{ways, words};
 use ua_resume::{NextStep, Standing};
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunStore as _, Store as _};
 
@@ -22,30 +22,46 @@ use crate::people::{AtTerminal, is_attended};
 use crate::prompt::{AtSignal, Left, Offer, Picked, ask_line, confirm, offered, pick};
 use crate::view::Answered;
 
-use super::answer::{arguments_in_full, report, word_of_answer};
+use super::answer::{NOTHING_WAITS, arguments_in_full, nothing_waits, report, tell_of_the_gateway, word_of_answer};
 use super::form::Filled;
 use super::summary::{indented_to, known_lines, look_at, told, with_effects, words_of};
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
 pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
+    if host.home().is_unused() {
+        return nothing_is_open(host, NOTHING_WAITS).await;
+    }
     let store = host.home().open_read_only()?;
     let open = questions::open(&store, None).await?;
     if open.is_empty() {
-        if crate::terminal::is_json() {
-            print_json(&Answered { question_id: None, run_id: None, choice: None })?;
-        } else {
-            tell("nothing waits for an answer");
-        }
-        return Ok(OK);
+        return nothing_is_open(host, &nothing_waits(host, &store).await?).await;
     }
     if !is_attended() {
-        let list: Vec<String> =
-            open.iter().map(|q| format!("  {} {}", q.question_id, line(&words_of(q), WHOLE))).collect();
-        return Err(HostError::usage(format!("name the question; these are open:\n{}", list.join("\n")))
-            .hint("`ua answer QUESTION CHOICE`; `ua questions` shows what each of them takes"));
+        return Err(unnamed(&open));
     }
     ua_host::home::close(store);
     ask_all_here(host, open).await
+}
+
+/// Says that no question is open here; where some of the gateway are, which.
+async fn nothing_is_open(host: &Host, said: &str) -> Result<u8, HostError> {
+    if crate::terminal::is_json() {
+        print_json(&Answered { question_id: None, run_id: None, choice: None })?;
+    } else if !tell_of_the_gateway(host).await {
+        tell(said);
+    }
+    Ok(OK)
+}
+
+/// That whoever is not at a terminal has to name the question: those that are open, and what each takes.
+fn unnamed(open: &[QuestionRecord]) -> HostError {
+    let row = |question: &QuestionRecord| {
+        let (id, asks) = (&question.question_id, line(&words_of(question), WHOLE));
+        format!("\n  {id} {asks}\n    takes {}", words(question))
+    };
+    let rows: String = open.iter().map(row).collect();
+    HostError::usage(format!("name the question; these are open:{rows}"))
+        .hint("`ua answer QUESTION ANSWER` answers one; `ua questions` shows what is known about each")
 }
 
 /// Asks about the questions that are `open`, in the order that the person chooses, until none is left or the person leaves. Those that are asked

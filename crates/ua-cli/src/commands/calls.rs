@@ -476,7 +476,7 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
         )
     };
     let mut out = format!(
-        "{} · {} · {}\n  {place}\n  class          {} (rule `{}`: {})\n  when in doubt  {}: {}\n  arguments      {}\n",
+        "{} · {} · {}\n  {place}\n  class          {} (rule `{}`: {})\n  on unknown     {}: {}\n  arguments      {}\n",
         short(call.call_id.as_str()),
         call.name.raw,
         stands(call),

@@ -14,8 +14,8 @@ use crate::output::{line, print, print_json, tell};
 use crate::people::AtTerminal;
 use crate::view::{CheckedEffect, CheckedRule, CheckedWord, JobChecked};
 
-/// How many tools are named in a line.
-const FEW: usize = 6;
+/// How many tools are named in a line: a word of a job seldom selects more, and a rule may be about all tools of several servers.
+const NAMED: usize = 20;
 /// How much is shown of a word that selects tools.
 const WORD: usize = 60;
 /// How much is shown of what a job does unasked.
@@ -221,9 +221,22 @@ fn in_words(found: &JobCheck) -> String {
     out
 }
 
-/// A few names, and how many more there are.
+/// The names, or as many as anybody reads, how many more there are, and what lists them.
 fn names(tools: &[String]) -> String {
-    let few: Vec<String> = tools.iter().take(FEW).map(|name| line(name, 80)).collect();
-    let more = tools.len().saturating_sub(FEW);
-    if more == 0 { few.join(", ") } else { format!("{} and {more} more", few.join(", ")) }
+    let some: Vec<String> = tools.iter().take(NAMED).map(|name| line(name, 80)).collect();
+    let more = tools.len().saturating_sub(NAMED);
+    if more == 0 { some.join(", ") } else { format!("{} and {more} more (--json lists all)", some.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_told_or_how_to_see_it() {
+        let tools = |count: usize| (1..=count).map(|n| format!("t{n}")).collect::<Vec<_>>();
+        assert_eq!(names(&tools(9)), "t1, t2, t3, t4, t5, t6, t7, t8, t9");
+        assert!(names(&tools(NAMED)).ends_with(", t20"));
+        assert!(names(&tools(NAMED + 3)).ends_with(", t20 and 3 more (--json lists all)"));
+    }
 }

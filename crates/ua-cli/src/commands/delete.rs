@@ -11,7 +11,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus, ShowPath as _, SideEffectClass, Trace};
+use ua_core::{CallStatus, RunId, RunStatus, ShowPath as _, SideEffectClass, Timestamp, Trace};
 use ua_dispatch::Fence;
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
@@ -49,7 +49,7 @@ unknown keeps its run until --force, and one that only its tool says failed keep
 did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again; its job key is free.")]
 pub struct DeleteArgs {
     /// Run ids, unique prefixes or suffixes of them, or `last`
-    #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]
+    #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub runs: Vec<String>,
     /// Every finished run that has not changed for this long: a number and d, h, m or s, for example 30d
     #[arg(long, value_name = "TIME", value_parser = parse_span, conflicts_with = "runs")]
@@ -79,6 +79,9 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     let home = host.home();
     // Looked up without touching anything first, so that a typing error deletes nothing.
     let look = home.open_read_only()?;
+    if args.runs.is_empty() && args.older_than.is_none() {
+        return Err(without_a_name(&look, host.env().now()).await?);
+    }
     let mut wanted = Vec::new();
     for name in &args.runs {
         let run = find::run(&look, name).await?;
@@ -164,6 +167,46 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         print(in_words(&deleted, args))?;
     }
     Ok(if left == 0 { OK } else { STORAGE })
+}
+
+/// Finished runs that are shown to whoever names none.
+const OFFERED: usize = 5;
+/// Characters of what such a run is for.
+const OBJECTIVE: usize = 60;
+
+/// That no run was named: which ones could be deleted, and how.
+async fn without_a_name(look: &Database, now: Timestamp) -> Result<HostError, HostError> {
+    let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
+    let all = look.find_runs(&query).await.map_err(|e| HostError::store("look for finished runs", &e))?;
+    Ok(unnamed_in_words(&all, now))
+}
+
+/// The same of `all` runs, newest first.
+fn unnamed_in_words(all: &[RunHead], now: Timestamp) -> HostError {
+    let finished: Vec<&RunHead> = all.iter().filter(|run| run.status.is_terminal()).collect();
+    let is = if finished.len() == 1 { "is" } else { "are" };
+    match (all, finished.as_slice()) {
+        ([], _) => HostError::usage("there are no runs to delete").hint("`ua job FILE` starts one"),
+        (_, []) => HostError::usage("name the run to delete; none is finished")
+            .hint("`ua runs list` shows them; `ua runs delete RUN --force` deletes one that is not finished"),
+        (_, some) => {
+            let row = |run: &&RunHead| {
+                let RunHead { run_id, status, updated_at, objective, .. } = run;
+                let when = crate::moment::ago(*updated_at, now);
+                format!("\n  {} · {status} · {when} · {}", short(run_id.as_str()), line(objective, OBJECTIVE))
+            };
+            let rows: String = some.iter().take(OFFERED).map(row).collect();
+            let more = some.len().saturating_sub(OFFERED);
+            let more = if more == 0 { String::new() } else { format!("\n  and {more} more") };
+            HostError::usage(format!(
+                "name the runs to delete; {} {is} finished:{rows}{more}",
+                ua_core::counted(some.len(), "run")
+            ))
+            .hint(
+                "`ua runs delete RUN` deletes one, `ua runs delete --older-than 30d` those of that age; `ua runs list` shows all",
+            )
+        }
+    }
 }
 
 /// That what is old and has not ended is kept, and how it is ended; `None` when there is none.
@@ -442,7 +485,7 @@ const NAMED: usize = 20;
 fn wanted_in_words(wanted: &[RunDeleted], args: &DeleteArgs) -> String {
     let dry = DeletedAs { dry_run: true, keep_files: args.keep_files };
     let more = wanted.len().saturating_sub(NAMED);
-    let more = if more == 0 { String::new() } else { format!("  … and {more} more\n") };
+    let more = if more == 0 { String::new() } else { format!("  … and {more} more: `--dry-run` lists all\n") };
     rows(&wanted[..wanted.len().min(NAMED)], dry) + &more + &freed(wanted)
 }
 
@@ -489,7 +532,8 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
             out.push_str(&format!("    may have happened: {}\n", crate::ids::in_sentence(&crate::output::plain(open))));
         }
         if run.may_have_happened.len() > NAMED {
-            out.push_str(&format!("    … and {} more\n", run.may_have_happened.len() - NAMED));
+            let (id, more) = (short(run.run_id.as_str()), run.may_have_happened.len() - NAMED);
+            out.push_str(&format!("    … and {more} more: `ua calls list --run {id}` lists them\n"));
         }
         // A run that did nothing outside leaves nothing to remember.
         if run.had_effects && !run.kept_for.is_empty() {
@@ -514,28 +558,53 @@ mod tests {
 
     use super::*;
 
+    fn head(run_mode: &str) -> RunHead {
+        let at = Timestamp::from_millis(0);
+        RunHead {
+            run_id: RunId::parse("run_1").unwrap(),
+            created_at: at,
+            updated_at: at,
+            run_mode: run_mode.to_owned(),
+            status: RunStatus::Stopped,
+            stop_reason: None,
+            status_detail: None,
+            objective: String::new(),
+            job_path: None,
+            job_key: None,
+            workspace_dir: String::new(),
+            parent_run_id: None,
+            turn_index: 0,
+            iteration_count: 0,
+            max_iterations: None,
+        }
+    }
+
+    #[test]
+    fn whoever_names_no_run_is_told_which_can_be_deleted_and_how() {
+        let now = Timestamp::from_millis(1000);
+        let said = |all: &[RunHead]| {
+            let error = unnamed_in_words(all, now);
+            (error.message().to_owned(), error.hint_text().map(str::to_owned))
+        };
+        assert_eq!(said(&[]).0, "there are no runs to delete");
+        let open = head("job");
+        let (message, hint) = said(std::slice::from_ref(&open));
+        assert_eq!(message, "name the run to delete; none is finished");
+        assert!(hint.unwrap().contains("--force"));
+        let done = RunHead { status: RunStatus::Succeeded, objective: "Mail the report.".to_owned(), ..open.clone() };
+        let (message, hint) = said(&[open, done.clone()]);
+        let row = "\n  run_1 · succeeded · 1970-01-01T00:00:00.000Z · Mail the report.";
+        assert_eq!(message, format!("name the runs to delete; 1 run is finished:{row}"));
+        assert!(hint.unwrap().contains("`ua runs delete RUN` deletes one"));
+        let (message, _) = said(&vec![done; OFFERED + 2]);
+        assert_eq!(
+            message,
+            format!("name the runs to delete; 7 runs are finished:{}\n  and 2 more", row.repeat(OFFERED))
+        );
+    }
+
     #[test]
     fn what_has_not_ended_is_said_to_be_kept() {
-        let head = |run_mode: &str| {
-            let at = ua_core::Timestamp::from_millis(0);
-            RunHead {
-                run_id: RunId::parse("run_1").unwrap(),
-                created_at: at,
-                updated_at: at,
-                run_mode: run_mode.to_owned(),
-                status: RunStatus::Stopped,
-                stop_reason: None,
-                status_detail: None,
-                objective: String::new(),
-                job_path: None,
-                job_key: None,
-                workspace_dir: String::new(),
-                parent_run_id: None,
-                turn_index: 0,
-                iteration_count: 0,
-                max_iterations: None,
-            }
-        };
         let (run, session) = (head("job"), head(GATEWAY_MODE));
         assert_eq!(kept_in_words(&[]), None);
         for (open, said) in [

@@ -43,7 +43,7 @@ Examples:
   ua runs export last --html timeline.html
   ua runs export last --json | jq .records.calls
   ua runs export last --out ./copy --all-files --include-blobs
-  UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy
+  UA_RUNTIME_DB_PATH=$PWD/copied.db ua runs export last --out ./copy
       another machine's database
 
 Everything is made from the database alone, whether the run is running, finished or from another machine; the run itself does not \

@@ -22,13 +22,18 @@ use crate::people::AtTerminal;
 #[command(after_help = "\
 Examples:
   ua job report.json
-  ua job --check report.json  check whether it would start, and with which tools
+  ua job --check report.json
+      check whether it would start, and with which tools
   jq '.inputs.month = \"11\"' report.json | ua job -
   ua job report.json --provider anthropic --model claude-sonnet-4-5
-  ua job report.json --run-id monthly-2026-11
   ua job report.json --mcp-config servers.json
-  ua job report.json --again  again, although the run of its job_key succeeded
+      with the tool servers of this file
+  ua job report.json --run-id monthly-2026-11
+      give the run a name
+  ua job report.json --again
+      once more, although the run of its job_key succeeded
   ua job survey.json --max-iterations 40 --completion-promise 'SURVEY DONE'
+      in several contexts, until the model says that it is done
   ua job --resume --run-id monthly-2026-11
   ua job --fork --run-id monthly-2026-11 --at-turn 4
 

@@ -235,7 +235,8 @@ fn page(shown: &ModelShown, cost: &str) -> String {
     page.push_str(&format!("Cost           {}\n", plain(cost).trim_end()));
     if !shown.known {
         let meant = shown.nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
-        let above = if shown.context_tokens.is_some() { " What stands above is said of its whole family." } else { "" };
+        let above =
+            if shown.context_tokens.is_some() { " The values above are those of its whole family." } else { "" };
         page.push_str(&plain(&format!(
             "\nNo model of this name is known{meant}.{above} An entry in models.toml can describe it (docs/guide/models.md).\n"
         )));

@@ -391,7 +391,7 @@ fn tell_of_lock(host: &Host, file: &ConfigFile, now: &DefinitionLock) {
     }
     if !changes.is_empty() {
         tell(format!(
-            "no job is offered what is not as in mcp.lock; `ua tools list --json` has what each tool says of itself, and `{}` accepts it",
+            "a job is offered only the tools that are as in mcp.lock; `ua tools list --json` has what each tool says of itself, and `{}` accepts it",
             tool_lock::command(file)
         ));
     }

@@ -36,7 +36,7 @@ Examples:
   ua trust --revoke DIR
       revoke that
   ua trust policy.toml
-      let the policy file of a job lower caution, too
+      also allow a job's policy file to lower caution
 
 A .mcp.json in the current folder is not used before that: no program of it is started and no address of it is reached. \
 Any change to a command, its arguments, environment, program file, script, address or headers requires trust again. A file that you name with \
@@ -100,7 +100,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     }
     if ua_host::paths::is_missing(&path) {
         let what = if is_policy(&path) {
-            "name a policy file that is there"
+            "name an existing policy file"
         } else {
             "name the file with an `mcpServers` object, or go to the folder that has one"
         };
@@ -338,6 +338,9 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
             let again = PrintedCommand::of("ua trust").word(&row.file);
             print(format!("\n{} changed: {why}\n  {again}   asks about it again\n", named(row)))?;
         }
+    }
+    if rows.iter().any(|row| row.state == "gone") {
+        tell("what is gone is no longer where it was trusted; `ua trust --revoke FILE` removes it from this list");
     }
     Ok(OK)
 }

@@ -76,7 +76,7 @@ pub(crate) struct SettingRow {
     pub(crate) key: &'static str,
     /// The environment variable that also sets it.
     pub(crate) variable: &'static str,
-    /// Its value; `set` for a secret that is there.
+    /// Its value; `set` for a secret that exists.
     pub(crate) value: Option<String>,
     /// flag, environment, the file with its line, or default.
     pub(crate) source: String,

@@ -130,7 +130,7 @@ impl GatewayConfig {
             for name in env.table.keys() {
                 let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 if name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_name) {
-                    return Err(env.wrong(name, "is no name of a variable"));
+                    return Err(env.wrong(name, "is not a name of a variable"));
                 }
                 read.env.extend(env.text(name)?.map(|value| (name.clone(), value)));
             }
@@ -371,7 +371,7 @@ calls = 0
             ("zebra = 1", "known fields are hold_wait"),
             ("hold_wait = \"5 parsecs\"", "must be a span like"),
             ("[client.x]\npatience = \"forever\"", "or \"2h\", or \"unlimited\""),
-            ("[env]\n\"A B\" = \"x\"", "`env.A B` is no name of a variable"),
+            ("[env]\n\"A B\" = \"x\"", "`env.A B` is not a name of a variable"),
             ("[env]\nA = 1", "`env.A` must be a string"),
             ("hold_wait = 5", "`hold_wait` must be a string"),
             ("http = 1", "`http` must be a table"),

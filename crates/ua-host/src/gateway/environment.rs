@@ -70,7 +70,7 @@ pub(super) fn of_broker(settings: &Settings, root: &Path, config: &GatewayConfig
     };
     let mut environment = named(&SESSION);
     environment.extend(noted(root).unwrap_or_else(|| named(&PLACES)));
-    environment.extend(config.env.clone());
+    environment.extend(config.env.iter().map(|(name, said)| (name.clone(), own(root, name, said))));
     environment
 }
 
@@ -111,9 +111,11 @@ pub(crate) fn with_database(settings: &Settings, root: &Path) -> Result<Option<S
     Ok(Some(DATABASES.into_iter().fold(settings.clone(), with)))
 }
 
-/// What a variable that names a database is to a broker, which works in its folder.
+/// What a variable is to a broker: its paths begin at its folder, where `gateway.toml` is.
 fn own(root: &Path, name: &str, said: &str) -> String {
-    if name == DATABASE_FILE { root.join(said).to_string_lossy().into_owned() } else { said.to_owned() }
+    let setting = SETTINGS.iter().find(|setting| setting.variable == name);
+    let whole = |path: &str| root.join(path).to_string_lossy().into_owned();
+    setting.map_or_else(|| said.to_owned(), |setting| setting.kind.with_paths(said, whole))
 }
 
 /// Refuses to start a broker with another database than this environment names: the one would not know what the other has.

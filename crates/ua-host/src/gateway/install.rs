@@ -460,7 +460,7 @@ fn read(path: &Path) -> Result<String, HostError> {
             );
         }
         HostError::usage(format!("cannot read {}: {error}", path.shown()))
-            .hint(format!("{}, or name another one with --file", what_helps(&error, "name a file that is there")))
+            .hint(format!("{}, or name another one with --file", what_helps(&error, "name an existing file")))
     })
 }
 

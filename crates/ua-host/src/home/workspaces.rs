@@ -197,18 +197,19 @@ impl Home {
         Some((root.to_path_buf(), folder.strip_prefix(root).ok()?.to_path_buf()))
     }
 
-    /// The first part of a name in the root that no workspace may have. Some file systems take `Locks` for `locks`.
+    /// The first part of a name in the root that no workspace may have. Some file systems take `Locks` for `locks`, and `lockſ` as well.
     fn own_name(&self, name: &Path) -> Option<String> {
         let said = name.components().find(|part| *part != std::path::Component::CurDir)?;
         let said = said.as_os_str().to_string_lossy();
-        let first = said.to_lowercase();
-        let database = self.database.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let folded = |name: &str| name.to_uppercase().to_lowercase();
+        let first = folded(&said);
+        let database = folded(&self.database.file_name().unwrap_or_default().to_string_lossy());
         let behind = |own: &str| first.strip_prefix(own).map(str::to_owned);
         let is_of = |own: &str| behind(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
         // Beside one lie its log, and the lock of its migrations.
         let is_of_database = |own: &str| is_of(own) || behind(own).is_some_and(|rest| rest.starts_with('.'));
         let is_own = first.starts_with('.')
-            || OWN.iter().chain(&crate::gateway::FILES).any(|own| is_of(&own.to_lowercase()))
+            || OWN.iter().chain(&crate::gateway::FILES).any(|own| is_of(&folded(own)))
             || ["agent_core.db", "runtime_state.db", &database].into_iter().any(is_of_database);
         (is_own && first != "..").then(|| said.into_owned())
     }
@@ -289,6 +290,7 @@ mod tests {
         for name in [
             "locks",
             "Locks",
+            "lock\u{17f}",
             "./locks",
             "locks/x",
             "effects.log",

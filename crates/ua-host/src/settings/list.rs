@@ -32,7 +32,7 @@ pub enum ValueKind {
 
 impl ValueKind {
     /// A value with every path in it made absolute by `whole`. This is the one place where it is said which part of a value is a path.
-    pub(super) fn with_paths(self, value: &str, whole: impl Fn(&str) -> String) -> String {
+    pub(crate) fn with_paths(self, value: &str, whole: impl Fn(&str) -> String) -> String {
         match self {
             Self::Path => whole(value),
             Self::Program if value.contains('/') => whole(value),
@@ -77,6 +77,14 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// Why the project's file may not set it; `None` when it may.
     pub only_user: Option<&'static str>,
+}
+
+impl Setting {
+    /// Whether what lies at a path of it counts as the user's own word: programs and servers that are run, policies, a database, what a model is said
+    /// to have answered. What a place merely receives is none of these.
+    pub(super) fn is_believed(&self) -> bool {
+        self.only_user.is_some() && self.only_user != SENDS
+    }
 }
 
 const RUNS_PROGRAMS: Option<&str> = Some("it decides which programs are run");

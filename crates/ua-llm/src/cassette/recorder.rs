@@ -43,7 +43,7 @@ impl RecordingProvider {
         make_named(folder)?;
         let file = Folder::open(folder)?.append(name)?;
         if !begins_as_recording(&file)? {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and no recording"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it already exists and is not a recording"));
         }
         Self::to(inner, file, redactor, places)
     }

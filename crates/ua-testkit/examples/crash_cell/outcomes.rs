@@ -17,7 +17,7 @@ pub(crate) const fn not_of_tool(outcome: ToolOutcome) -> Option<&'static str> {
         ToolOutcome::Late => Some("`--runner-dies received` plays it: a server that lost its runner goes on"),
         ToolOutcome::BusyForLong => Some("a cell runs on the wall clock; the simulation plays it"),
         ToolOutcome::GoesOnInATask | ToolOutcome::AsksFirst => {
-            Some("the classes `asks first`, `asks while it waits` and `goes on in a task` play it, in every send")
+            Some("the classes `asks first`, `asks while it waits` and `continues in a task` play it, in every send")
         }
     }
 }

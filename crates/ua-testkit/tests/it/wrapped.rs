@@ -1,12 +1,46 @@
 //! Prose of README and docs is wrapped: a line of a diff is a line that somebody reads.
 //!
-//! Tables, code, headings and what cannot be broken (an address, a long name in backticks) are as long as they are, and so are pages that
-//! `xtask` writes.
+//! Code, headings and what cannot be broken (an address, a long name in backticks) are as long as they are, and so are pages that `xtask` writes.
+//! A row of a table is one line of its source; on pages for users there is a limit to what it may hold.
 
 use ua_testkit::docs::{changelog, pages};
 
 /// The most columns of a line of prose.
 const WIDTH: usize = 122;
+
+/// The most columns of a row of a table on a page for users: what is longer is read below the table. Pages for those who work on the program are
+/// full of names of tests and files, which have no shorter form.
+const ROW: usize = 620;
+
+/// The rows of tables that are longer, from 1, each with its length.
+fn long_rows(page: &str) -> Vec<(usize, usize)> {
+    let rows = page.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with('|'));
+    rows.map(|(index, line)| (index + 1, line.chars().count())).filter(|(_, length)| *length > ROW).collect()
+}
+
+#[test]
+fn no_row_of_a_table_for_users_is_a_page_by_itself() {
+    let others = ["docs/coming-from.md", "docs/glossary.md", "docs/requirements.md", "README.md"];
+    let all = pages();
+    let for_users =
+        all.iter().filter(|page| page.path.starts_with("docs/guide/") || others.contains(&page.path.as_str()));
+    let (mut wrong, mut looked_at) = (Vec::new(), 0);
+    for page in for_users {
+        looked_at += 1;
+        let path = &page.path;
+        let rows = long_rows(&page.text).into_iter();
+        wrong.extend(rows.map(|(line, length)| format!("{path}:{line}: {length} columns")));
+    }
+    assert!(looked_at > 25, "only {looked_at} pages were found");
+    assert!(wrong.is_empty(), "say what is longer than {ROW} columns below the table:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_long_row_is_seen_and_a_long_line_of_code_is_not() {
+    let words = "word ".repeat(130);
+    assert_eq!(long_rows(&format!("a\n| x | {words} |\n")).first().map(|(line, _)| *line), Some(2));
+    assert_eq!(long_rows(&format!("{words}\n| short |\n")), []);
+}
 
 /// The lines of prose that could be broken and are longer, from 1, each with its length.
 fn too_long(page: &str) -> Vec<(usize, usize)> {

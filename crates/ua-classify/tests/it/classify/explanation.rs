@@ -26,7 +26,7 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
     insta::assert_snapshot!(explanation, @r#"
     mcp__other__buy_items
       class          external, because its name contains the side-effect word "buy"
-      when in doubt  hold: stop and ask a person
+      on unknown     hold: stop and ask a person
       key            this tool cannot take an idempotency key
       effect         item.pay (inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway)
       reads          untrusted (counts towards the taint of the run)
@@ -53,7 +53,7 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     insta::assert_snapshot!(plain().explain(&own("send_email")), @r#"
     mcp__ua__send_email
       class          external, because rule own-email of the built-in policy calls it external
-      when in doubt  redo_keyed: run it again under the same key
+      on unknown     redo_keyed: run it again under the same key
       key            in the request's _meta
       found by       Message-ID <{key_id}@ua.invalid>
       effect         email.send (the same content is the same effect)
@@ -66,7 +66,7 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     insta::assert_snapshot!(plain().explain(&own("run_command")), @r#"
     mcp__ua__run_command
       class          local, because rule own-command of the built-in policy calls it local
-      when in doubt  hold: stop and ask a person
+      on unknown     hold: stop and ask a person
       key            this tool cannot take an idempotency key
       reads          private (counts towards the taint of the run)
       read_only      when argv begins with sleep, ls, cat, pwd, echo, date, wc, head, tail, grep, stat, true, uname, whoami, basename, dirname

@@ -101,7 +101,7 @@ async fn refuse_lost(home: &Home) -> Result<(), HostError> {
         tell(format!("accepted: {known}"));
     }
     Err(HostError::usage(format!(
-        "you are asked before the like of what was accepted is done again, and on a server nobody would be: effects.log alone knows {} of it, and is \
+        "you are asked before something like what was accepted is done again, and on a server you would not be: effects.log alone knows {} of it, and is \
          not moved with the database",
         ua_core::counted(lost.len(), "call")
     ))

@@ -459,7 +459,7 @@ fn idle_rules(
     for folder in ua_host::check::idle_folders(settings) {
         findings.warn(
             "settings",
-            format!("{}, which run_command.read opens for programs, is no folder", folder.shown()),
+            format!("{}, which run_command.read opens for programs, is not a folder", folder.shown()),
             "correct its path, or make it; programs see nothing there until then",
         );
     }

@@ -56,7 +56,7 @@ pub(super) fn check<'a>(
         }
         if !is_replaceable(path, text, is_export) {
             return Err(HostError::usage(format!(
-                "{shown} is there already, and no earlier export of this kind; nothing was written"
+                "{shown} already exists and is not an earlier export of this kind; nothing was written"
             ))
             .hint("name another file or folder, or move that file away"));
         }

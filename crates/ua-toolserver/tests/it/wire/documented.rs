@@ -83,7 +83,7 @@ fn section<'a>(guide: &'a str, tool: &str) -> &'a str {
 }
 
 fn overview(tools: &[Tool], classifier: &Classifier, guide: &str) -> String {
-    let mut table = "| tool | class | key | when in doubt | effect | why |\n|---|---|---|---|---|---|\n".to_owned();
+    let mut table = "| tool | class | key | on unknown | effect | why |\n|---|---|---|---|---|---|\n".to_owned();
     for tool in tools {
         let policy = classifier.classify(&spec(tool), None);
         let key = match &policy.key_channel {
