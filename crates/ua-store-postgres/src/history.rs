@@ -10,7 +10,8 @@
 //!
 //! Invariant: in a history that may lack something, no run that it has as unfinished is taken before a person has said so. Proved by:
 //! `tests/it/history.rs`; the e2e tests `failover`. What it does not see: a standby that lacks the last seconds and was promoted although commits
-//! waited for another one, which the owner of a run that lives on sees at its next write (`WentBack`); and runs that were begun and lost whole.
+//! waited for another one, unless the owner of a run lives on and sees it at its next write (`WentBack`), whereupon everything is held; and runs that
+//! were begun and lost whole.
 
 use tokio_postgres::Row;
 use ua_core::{RunId, Timestamp};
@@ -27,6 +28,8 @@ use crate::value::{Value, named, params};
 const HISTORY: &str = "history";
 /// The key that says whether commits waited for standbys when that was last looked at: `yes` or `no`.
 const COMMITS_WAIT: &str = "commits_wait";
+/// The key that names the history in which an owner found writes of its own gone.
+const LACKING: &str = "lacking";
 /// How the keys begin that name runs which are held, with the newest moment that is known.
 const HELD: &str = "held/";
 /// How the keys begin that say who accepted a run, and when.
@@ -193,6 +196,16 @@ impl PostgresStore {
         self.write_apart(Shared::History, move |db| db.note_history(passed.as_ref())).await
     }
 
+    /// Holds what has not ended, because an owner found writes of its own gone that had been acknowledged. Once in each history: what a person accepted
+    /// since stays accepted.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read or written.
+    pub async fn hold_unfinished(&self) -> Result<(), StoreError> {
+        self.write_apart(Shared::History, Db::hold_unfinished).await
+    }
+
     /// The runs that have not ended and that nobody drives before a person has accepted them, oldest first: those of the family of one, or all.
     ///
     /// # Errors
@@ -238,6 +251,20 @@ impl PostgresStore {
 }
 
 impl Db {
+    fn hold_unfinished(&self) -> Result<(), DbError> {
+        let here = self.row(SEEN, params![], Seen::of)?.and_then(|seen| seen.here);
+        let here = here.map(|here| here.history).unwrap_or_default();
+        let sql = "SELECT value FROM meta WHERE key = $1";
+        let lacking: Option<String> = self.row(sql, params![LACKING], |row| Ok(row.try_get(0)?))?;
+        if lacking.as_ref() != Some(&here) {
+            tracing::warn!(%here, "the server lacks writes that it had taken; runs that have not ended are held");
+            self.execute(HOLD, params![]);
+            self.execute(PAUSE, params![]);
+            self.put(LACKING, &here);
+        }
+        Ok(())
+    }
+
     fn note_history(&self, passed: Option<&Position>) -> Result<(), DbError> {
         let Some(seen) = self.row(SEEN, params![], Seen::of)? else { return Ok(()) };
         let step = seen.step(passed);

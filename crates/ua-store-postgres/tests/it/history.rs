@@ -100,6 +100,20 @@ async fn a_log_that_is_shorter_than_it_was_holds_what_is_open() {
     }
 }
 
+/// The owner of a run found writes of its own gone, whatever the server says of its history: all is held, once.
+#[tokio::test]
+async fn what_an_owner_finds_to_be_gone_holds_what_is_open_once() {
+    let Some(database) = Database::fresh() else { return };
+    let store = database.store();
+    let scene = Scene::begin(&store, "run_1").await;
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+    store.hold_unfinished().await.unwrap();
+    assert_eq!(held(&store, scene.run_id()).await, ["run_1"]);
+    accept(&store, scene.run_id()).await;
+    store.hold_unfinished().await.unwrap();
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0], "a person has looked");
+}
+
 /// A dump that was put into the same server, which has all of its log: the tables are others.
 #[tokio::test]
 async fn tables_that_were_made_anew_are_another_history() {
