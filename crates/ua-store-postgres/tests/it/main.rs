@@ -9,6 +9,7 @@ mod doubts;
 mod durability;
 mod earlier;
 mod health;
+mod history;
 mod known;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
