@@ -163,6 +163,7 @@ pub fn extras_of(spec: &RunSpec) -> Result<ModelExtras, HostError> {
     let model = &spec.model;
     let extras = ModelExtras {
         effort: model.effort.clone(),
+        thinking: model.thinking.clone(),
         thinking_tokens: model.thinking_tokens,
         tool_choice: model.tool_choice.clone(),
         headers: model.headers.clone(),
