@@ -25,7 +25,7 @@ use crate::{ANTHROPIC, OPENAI_CHAT};
 const THOUGHTS: [&str; 7] =
     ["signature", "thinking", "thought", "reasoning", "encrypted content", "encrypted_content", "'rs_"];
 /// How they speak of how a model is to think, which no history has.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 10] = [
     "effort",
     "budget",
     "thinking.type",
@@ -34,6 +34,8 @@ const SETTINGS: [&str; 8] = [
     "thinkingconfig",
     "enable_thinking",
     "tool_choice",
+    "temperature",
+    "max_tokens",
 ];
 /// How they say that something is not there which has to be.
 const MISSING: [&str; 5] =

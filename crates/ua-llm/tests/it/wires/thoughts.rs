@@ -196,8 +196,8 @@ fn budget() -> ModelExtras {
 /// speaks again.
 #[tokio::test]
 async fn a_turn_without_its_thoughts_goes_on_without_thinking() {
-    let missing = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final \
-                   `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks).";
+    let missing = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a \
+                   final `assistant` message must start with a thinking block.";
     let rule = move |body: &Value| {
         let messages = body["messages"].as_array().unwrap();
         let is_result = |message: &Value| message["content"][0]["type"] == "tool_result";
