@@ -194,6 +194,7 @@ pub fn by_settings(
 fn anthropic(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
     let mut config = AnthropicConfig::new(needed_key(settings, "anthropic")?.unwrap_or_default().into());
     config.extras = extras;
+    config.models = crate::models::table(settings)?;
     if let Some(base_url) = settings.var("ANTHROPIC_BASE_URL") {
         crate::base_url::check(&settings.said_as("ANTHROPIC_BASE_URL"), &base_url)?;
         config.base_url = base_url;

@@ -57,6 +57,8 @@ pub struct AnthropicConfig {
     pub cache_prompt: bool,
     /// How the model is to work.
     pub extras: ModelExtras,
+    /// What is known of models, of which this wire reads how they think.
+    pub models: ModelTable,
 }
 
 impl AnthropicConfig {
@@ -70,6 +72,7 @@ impl AnthropicConfig {
             reply_timeout: Duration::from_hours(1),
             cache_prompt: true,
             extras: ModelExtras::default(),
+            models: ModelTable::shipped(),
         }
     }
 }
@@ -105,8 +108,8 @@ impl AnthropicProvider {
         let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), is_strict);
         let thoughts = ThoughtsThere::new(ANTHROPIC, is_strict);
         let (http, written) = (HttpClient::new(reach, env)?, Conversations::default());
-        let AnthropicConfig { cache_prompt, extras, .. } = config;
-        Ok(Self { http, cache_prompt, extras, ids, thoughts, models: ModelTable::shipped(), written })
+        let AnthropicConfig { cache_prompt, extras, models, .. } = config;
+        Ok(Self { http, cache_prompt, extras, ids, thoughts, models, written })
     }
 
     /// The body that a request is sent as.
