@@ -214,7 +214,7 @@ impl Known {
             self.thoughts.take(own_blocks(owner, sent), is_unknown);
         } else if is_missing && is_chat && said.contains("reasoning_content") {
             self.fills = true;
-        } else if is_missing && owner == ANTHROPIC && said.contains("thinking") {
+        } else if is_missing && owner == ANTHROPIC && said.contains("thinking") && !said.contains("signature") {
             self.is_strict = true;
         } else if has(&THOUGHTS) {
             self.thoughts.take(own_blocks(owner, sent), is_unknown);

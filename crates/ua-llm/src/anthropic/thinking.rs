@@ -30,8 +30,7 @@ impl<'e> Thinking<'e> {
             (None, Some(_)) if has_budget => [Some(BUDGET), Some(ADAPTIVE)],
             (None, Some(_)) => [Some(ADAPTIVE), Some(BUDGET)],
         };
-        let numbered = (1_u8..).zip(kinds.into_iter().flatten());
-        let taken = numbered.into_iter().find(|(_, kind)| !is_refused(kind));
+        let taken = (1_u8..).zip(kinds.into_iter().flatten()).find(|(_, kind)| !is_refused(kind));
         taken.map_or_else(Self::default, |(place, kind)| Self { kind: Some(kind), place })
     }
 
