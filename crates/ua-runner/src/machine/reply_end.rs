@@ -4,7 +4,7 @@
 //! |---|---|
 //! | says something and ended by itself | it is the model's last word, behind what was cut before it: the evidence is checked |
 //! | was cut at a limit, or paused | the model is told to go on, a few times in a row |
-//! | was cut at a limit before it said anything: its thoughts took all of it | the model is told so, a few times; replies may be longer then, if the job says nothing of their length |
+//! | was cut at a limit before it said anything: thoughts took all of it | the model is told so, a few times; replies may be longer then |
 //! | was refused or filtered, is empty, or ended for a reason that nobody knows | the model is told so, once; then a person is asked, or the run has failed |
 //!
 //! None but the first is ever the end of a run that succeeded. A pure function of what is stored of the reply, so a resume reads the same.
