@@ -179,6 +179,28 @@ fn a_reply_that_hit_its_length_limit_runs_nothing_and_is_asked_for_again() {
     assert_eq!(env.comments(), ["{\"text\":\"whole\"}"]);
 }
 
+/// Thoughts count as part of a reply: what they used up is no piece of an answer. Where the job says nothing of how long a reply may be, the next ones
+/// may be longer; else a person is asked, about the field that says it.
+#[test]
+fn a_reply_that_thoughts_used_up_is_followed_by_longer_ones_or_a_question() {
+    let thinks = |tokens: u32| {
+        let usage = json!({"input_tokens": 500, "output_tokens": tokens});
+        json!({"thinking": "Let me see.", "stop_reason": "max_tokens", "usage": usage})
+    };
+    let model = Model::start(&json!([thinks(8_192), {"text": "Done."}]), Vec::new());
+    let env = env().with_forum().with_model(&model);
+    env.run(&["job", &job(&env)]).code(0);
+    assert_eq!((model.requests(), &model.last_request()["max_tokens"]), (2, &json!(32_768)));
+    assert!(model.last_request().to_string().contains("Think less"));
+
+    let model = Model::start(&json!(vec![thinks(300); 4]), Vec::new());
+    let env = self::env().with_forum().with_model(&model);
+    let says = json!({"provider": "anthropic", "name": "scripted", "max_output_tokens": 300});
+    let job = env.job(&json!({"tools": {"builtin": false}, "model": says}), &json!([]));
+    env.run(&["job", &job]).code(75).shows(&["waiting for you", "`max_output_tokens`"]);
+    assert_eq!((model.requests(), &model.last_request()["max_tokens"]), (4, &json!(300)));
+}
+
 #[test]
 fn a_signal_while_the_model_thinks_ends_at_once_and_the_model_is_asked_again() {
     let model = Model::start(&comment(), vec![Fault::at(1, FaultKind::Hang)]);

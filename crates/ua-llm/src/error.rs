@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ua_core::{Audience, FailureClass, ForkWith, OtherModel, span_in_words};
 
+use crate::http::{reject, too_long};
 use crate::models::ModelTable;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
@@ -369,7 +370,9 @@ impl LlmError {
     /// request as it is, and no part of it is named. Who knows how large it was can tell.
     pub fn may_be_too_long(&self) -> bool {
         let Self::InvalidRequest { status, message } = self else { return false };
-        matches!(status.number(), 400 | 413 | 422) && !crate::http::too_long::names_a_part(message)
+        let names_something =
+            too_long::names_a_part(message) || too_long::names_thoughts(message) || too_long::names_an_item(message);
+        matches!(status.number(), 400 | 413 | 422) && !names_something
     }
 
     /// How long a reply may be asked for, where it is a refusal of a request that asks for a longer one than `asked` tokens; in tokens.
@@ -419,7 +422,7 @@ impl LlmError {
         }
         let said = message.to_ascii_lowercase();
         ["image", "media type", "media_type", "picture"].iter().any(|word| said.contains(word))
-            || !crate::http::too_long::names_a_part(message)
+            || !(too_long::names_a_part(message) || too_long::names_thoughts(message))
     }
 
     /// Within which time the limit is whole again that was reached. It may be sooner, so nobody gives up for it.
@@ -554,30 +557,8 @@ impl LlmError {
                     with(ForkWith::Model)
                 )
             }
-            Self::InvalidRequest { message, .. } if says_too_many_tools(message) => {
-                format!(
-                    "offer fewer tools, only those that are needed: fork the run with others denied{}, or leave servers out",
-                    with(ForkWith::Job)
-                )
-            }
-            Self::InvalidRequest { message, .. } if crate::http::reject::names_no_reason(message) => {
-                format!(
-                    "it gives no reason, so look at what such servers refuse without one: a base URL{url} of another API than the one that is \
-                     spoken, a model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
-                )
-            }
-            Self::InvalidRequest { message, .. } if let Some(field) = always_sent(message) => {
-                format!(
-                    "`{field}` is in every request, and no setting changes that: use an endpoint of this provider that takes it, or a proxy in \
-                     between that leaves it out or renames it"
-                )
-            }
-            Self::InvalidRequest { .. } => {
-                format!(
-                    "correct what the provider names: in a fork of the run{} if it is something that the run keeps (the model's settings, a tool, \
-                     the history), else before it continues (the account, a server in between)",
-                    with(ForkWith::Job)
-                )
+            Self::InvalidRequest { message, .. } => {
+                hint_of_refusal(message, url, (&with(ForkWith::Job), &with(ForkWith::Model)))
             }
             Self::BadTool { .. } => {
                 format!(
@@ -608,6 +589,36 @@ impl LlmError {
                 | Self::NotRecorded { .. }
         )
     }
+}
+
+/// What helps whose request was refused in these words. It ends with how a run is forked with another job, or another model.
+fn hint_of_refusal(message: &str, url: &str, (with_job, with_model): (&str, &str)) -> String {
+    if says_too_many_tools(message) {
+        return format!(
+            "offer fewer tools, only those that are needed: fork the run with others denied{with_job}, or leave servers out"
+        );
+    }
+    if reject::says_no_tools(message) {
+        return format!(
+            "it calls no tools: fork the run with a model that does{with_model}, or start its server so that it reads tool calls"
+        );
+    }
+    if reject::names_no_reason(message) {
+        return format!(
+            "it gives no reason, so look at what such servers refuse without one: a base URL{url} of another API than the one that is spoken, a \
+             model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
+        );
+    }
+    if let Some(field) = always_sent(message) {
+        return format!(
+            "`{field}` is in every request, and no setting changes that: use an endpoint of this provider that takes it, or a proxy in between \
+             that leaves it out or renames it"
+        );
+    }
+    format!(
+        "correct what the provider names: in a fork of the run{with_job} if it is something that the run keeps (the model's settings, a tool, the \
+         history), else before it continues (the account, a server in between)"
+    )
 }
 
 /// The field that a refusal does not know, where it is one that is in every request.

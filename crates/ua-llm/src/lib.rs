@@ -57,6 +57,7 @@ mod schema;
 mod script;
 mod scripted;
 mod session;
+mod thoughts;
 mod tool_ids;
 mod written;
 

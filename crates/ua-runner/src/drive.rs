@@ -193,7 +193,8 @@ struct Driver<'a> {
     correction_note: Option<String>,
     /// What they said in answers about the run.
     unread: UnreadWords,
-    /// The longest reply that is asked for, since the provider refused a longer one. Another process finds that out anew.
+    /// The longest reply that is asked for, since the provider refused a longer one, or thoughts took all of one. Another process finds that out
+    /// anew.
     reply_limit: Option<u32>,
     /// What a person has to correct at the provider, by the last request that it refused for it.
     correction: Option<Correction>,

@@ -10,4 +10,5 @@ mod responses;
 mod strict_servers;
 mod support;
 mod third_party;
+mod thoughts;
 mod valid_histories;

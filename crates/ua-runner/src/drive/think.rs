@@ -32,24 +32,36 @@ impl Driver<'_> {
     pub(super) async fn reserve_composed(
         &mut self,
         turn: u32,
-        request: ModelRequest,
-        measured: Measured,
+        mut request: ModelRequest,
+        mut measured: Measured,
     ) -> Result<Event, RunError> {
-        let provider = self.ports.llm.name();
-        let estimate = Estimate {
-            // As the provider counts, as far as that is known: what it counts more would be used all the same.
-            input_tokens: self.fit.counted(measured.input_tokens),
-            output_tokens: request.max_output_tokens.into(),
-            price: [provider, self.ports.llm.priced_as()]
-                .iter()
-                .find_map(|provider| self.settings.prices.price(provider, &request.model)),
-        };
+        let mut estimate = self.estimate_of(&request, measured);
+        let usual = self.settings.max_output_tokens;
+        if request.max_output_tokens > usual && self.machine.admit(&estimate).is_err() {
+            // Longer replies are for whoever can pay for them.
+            self.reply_limit = Some(usual);
+            request.max_output_tokens = usual;
+            measured = self.measurer.measure(&request);
+            estimate = self.estimate_of(&request, measured);
+        }
         if let Err(detail) = self.machine.admit(&estimate) {
             spans::over_budget(turn, &detail);
             return Ok(Event::OverBudget { detail });
         }
         self.reserve_fitting(turn, request, measured, estimate).await?;
         Ok(Event::Reserved(estimate))
+    }
+
+    fn estimate_of(&self, request: &ModelRequest, measured: Measured) -> Estimate {
+        let llm = &self.ports.llm;
+        Estimate {
+            // As the provider counts, as far as that is known: what it counts more would be used all the same.
+            input_tokens: self.fit.counted(measured.input_tokens),
+            output_tokens: request.max_output_tokens.into(),
+            price: [llm.name(), llm.priced_as()]
+                .iter()
+                .find_map(|provider| self.settings.prices.price(provider, &request.model)),
+        }
     }
 
     /// Reserves a request that fits the budget.
