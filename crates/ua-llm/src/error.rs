@@ -695,7 +695,7 @@ fn job_field(message: &str) -> Option<(&'static str, &'static str)> {
         ("reasoning_effort", "effort"),
         ("reasoning.effort", "effort"),
         ("output_config.effort", "effort"),
-        ("thinking", "thinking_tokens"),
+        ("thinking", "thinking"),
         ("budget_tokens", "thinking_tokens"),
         ("tool_choice", "tool_choice"),
     ];
@@ -733,7 +733,7 @@ mod tests {
             ("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "effort"),
             (
                 "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\"",
-                "thinking_tokens",
+                "thinking",
             ),
             ("tool_choice: Input tag 'any' is not supported", "tool_choice"),
         ] {
