@@ -111,7 +111,8 @@ impl AnthropicProvider {
         let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), is_strict);
         let thoughts = ThoughtsThere::new(ANTHROPIC, is_strict);
         let (http, written) = (HttpClient::new(reach, env)?, Conversations::default());
-        let (unasked, AnthropicConfig { cache_prompt, extras, models, .. }) = (Unasked::new(Wire::Messages), config);
+        let unasked = Unasked::new(Wire::Messages);
+        let AnthropicConfig { cache_prompt, extras, models, .. } = config;
         Ok(Self { http, cache_prompt, extras, ids, unasked, thoughts, models, written })
     }
 

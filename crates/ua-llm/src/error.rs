@@ -731,10 +731,7 @@ mod tests {
             ("Unrecognized request argument supplied: seed", "seed"),
             ("body.reasoning_effort: Extra inputs are not permitted", "effort"),
             ("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "effort"),
-            (
-                "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\"",
-                "thinking",
-            ),
+            ("\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\"", "thinking"),
             ("tool_choice: Input tag 'any' is not supported", "tool_choice"),
         ] {
             let terminal = hint(message, Audience::Terminal);
