@@ -695,7 +695,7 @@ fn job_field(message: &str) -> Option<(&'static str, &'static str)> {
         ("reasoning_effort", "effort"),
         ("reasoning.effort", "effort"),
         ("output_config.effort", "effort"),
-        ("thinking", "thinking"),
+        ("thinking.type", "thinking"),
         ("budget_tokens", "thinking_tokens"),
         ("tool_choice", "tool_choice"),
     ];
