@@ -56,7 +56,7 @@ const NOT_TAKEN: [&str; 26] = [
     "verified to stream",
 ];
 /// What stands in front of the names that a server would have taken.
-const TAKEN: [&str; 5] = [", expected", ": only ", " supported parameters", " allowed parameters", " valid parameters"];
+const TAKEN: [&str; 4] = [", expected", " supported parameters", " allowed parameters", " valid parameters"];
 
 /// The wires, each of which has its own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,9 +238,8 @@ impl Form {
             return None;
         }
         let mut sent = serde_json::from_str::<Value>(sent).ok()?;
-        let all = error.to_string().to_ascii_lowercase();
-        let ends = TAKEN.iter().filter_map(|words| all.find(words)).min().unwrap_or(all.len());
-        let said = &all[..ends];
+        let said = error.to_string().to_ascii_lowercase();
+        let said = up_to_taken(&said);
         let asked = [&sent["max_tokens"], &sent["max_completion_tokens"]].into_iter().find_map(Value::as_u64);
         let asked = asked.map_or(u32::MAX, |asked| u32::try_from(asked).unwrap_or(u32::MAX));
         let mut form = self.clone();
@@ -258,18 +257,21 @@ impl Form {
         }
         // A schema of the result is another one's.
         if !error.is_about_output() {
-            form.without.extend(refused_words(&all, said, &mut sent));
+            form.without.extend(refused_words(said, &mut sent));
         }
         (form != *self).then_some(form)
     }
 }
 
-/// The words of tools' schemas that a refusal names, of those that are there: `all` of it, and what is `said` in it of what is refused.
-fn refused_words(all: &str, said: &str, sent: &mut Value) -> BTreeSet<String> {
-    let has = |words: &[&str]| words.iter().any(|word| all.contains(word));
-    if !has(&["schema", "parameters", "tool", "function"]) || !(has(&NOT_TAKEN) || has(&["keyword", ": only "])) {
+/// The words of tools' schemas that a refusal in small letters names, of those that are there.
+fn refused_words(said: &str, sent: &mut Value) -> BTreeSet<String> {
+    // `format: only 'enum' and 'date-time' are supported`
+    const INSTEAD: &str = ": only ";
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if !has(&["schema", "parameters", "tool", "function"]) || !(has(&NOT_TAKEN) || has(&["keyword", INSTEAD])) {
         return BTreeSet::new();
     }
+    let said = said.split(INSTEAD).next().unwrap_or_default();
     let there: BTreeSet<String> = schemas_of(sent).into_iter().flat_map(|schema| spare_words_in(schema)).collect();
     let mut refused: BTreeSet<String> = there
         .iter()
@@ -325,8 +327,14 @@ pub(crate) fn says_not_taken(message: &str) -> bool {
 /// Where a refusal names one of these fields first, in small letters and outside of what it would have taken.
 pub(crate) fn first_named(message: &str, name: &str) -> Option<usize> {
     let said = message.to_ascii_lowercase();
+    let said = up_to_taken(&said);
+    said.find(name).filter(|_| is_named(said, name, true))
+}
+
+/// A refusal in small letters, up to what its server would have taken.
+fn up_to_taken(said: &str) -> &str {
     let ends = TAKEN.iter().filter_map(|words| said.find(words)).min().unwrap_or(said.len());
-    said.find(name).filter(|at| *at < ends && is_named(&said[..ends], name, true))
+    &said[..ends]
 }
 
 fn is_quoted(said: &str, name: &str) -> bool {
