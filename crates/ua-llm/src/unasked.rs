@@ -412,7 +412,7 @@ impl Unasked {
                 model,
                 otherwise = ?other.otherwise,
                 without = ?other.without,
-                "the provider does not take a part of the request that is there unasked, asking without it"
+                "the provider does not take a part of the request that nobody asked for, asking without it"
             );
             self.learn(model, &other);
             form = other;
