@@ -272,7 +272,8 @@ fn refused_words(said: &str, sent: &mut Value) -> BTreeSet<String> {
         return BTreeSet::new();
     }
     let said = said.split(INSTEAD).next().unwrap_or_default();
-    let there: BTreeSet<String> = schemas_of(sent).into_iter().flat_map(|schema| spare_words_in(schema)).collect();
+    let there: BTreeSet<String> =
+        schemas_of(sent).into_iter().flat_map(|schema: &mut Value| spare_words_in(schema)).collect();
     let mut refused: BTreeSet<String> = there
         .iter()
         .filter(|word| {
@@ -359,13 +360,14 @@ fn contents(body: &mut Value) -> impl Iterator<Item = &mut Value> {
 
 /// The schemas of all tools.
 fn schemas_of(body: &mut Value) -> Vec<&mut Value> {
-    let places = ["/function/parameters", "/parameters", "/input_schema"];
-    let schema_of = |tool| {
-        let tool: &mut Value = tool;
-        let place = places.into_iter().find(|place| tool.pointer(place).is_some())?;
-        tool.pointer_mut(place)
-    };
     listed(body, "tools").filter_map(schema_of).collect()
+}
+
+/// The schema of a tool, as each wire has it.
+fn schema_of(tool: &mut Value) -> Option<&mut Value> {
+    let places = ["/function/parameters", "/parameters", "/input_schema"];
+    let place = places.into_iter().find(|place| tool.pointer(place).is_some())?;
+    tool.pointer_mut(place)
 }
 
 /// Puts words in front of what is said, which is a text or a list of parts.
