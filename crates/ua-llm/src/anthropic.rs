@@ -1,7 +1,8 @@
 //! The client of the Anthropic Messages API.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what is refused for the ids of tool uses that another
-//! model made, for thoughts, or for the kind of thinking that is asked for, is asked once more with others, or without.
+//! One completion is one HTTP request, and nothing of it is repeated, but for two things: what is refused for the ids of tool uses that another
+//! model made, for thoughts, or for the kind of thinking that is asked for, is asked once more with others, or without; and what is refused for a
+//! part that goes with every request, without that ([`crate::unasked`]).
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
@@ -33,6 +34,7 @@ use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::thoughts::{BUDGET, Lessons, ThoughtsThere, begins_without_thoughts};
 use crate::tool_ids::{IdForm, IdsThere};
+use crate::unasked::{Unasked, Wire};
 use crate::written::Conversations;
 
 /// The API version whose wire format this client speaks.
@@ -84,6 +86,7 @@ pub struct AnthropicProvider {
     cache_prompt: bool,
     extras: ModelExtras,
     ids: IdsThere,
+    unasked: Unasked,
     thoughts: ThoughtsThere,
     models: ModelTable,
     written: Conversations<Vec<wire::Part>>,
@@ -108,8 +111,9 @@ impl AnthropicProvider {
         let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), is_strict);
         let thoughts = ThoughtsThere::new(ANTHROPIC, is_strict);
         let (http, written) = (HttpClient::new(reach, env)?, Conversations::default());
+        let unasked = Unasked::new(Wire::Messages);
         let AnthropicConfig { cache_prompt, extras, models, .. } = config;
-        Ok(Self { http, cache_prompt, extras, ids, thoughts, models, written })
+        Ok(Self { http, cache_prompt, extras, ids, unasked, thoughts, models, written })
     }
 
     /// The body that a request is sent as.
@@ -137,7 +141,7 @@ impl AnthropicProvider {
             .write(request, |written| wire::write(written, request, self.cache_prompt, (&self.extras, thinking)))
     }
 
-    /// One HTTP request.
+    /// One HTTP request, and another one without what it was refused for that nobody asked for.
     async fn ask(
         &self,
         request: &ModelRequest,
@@ -145,7 +149,7 @@ impl AnthropicProvider {
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
         let body = self.body_of(request, thinking);
-        self.http.complete(body, &request.model, Assembler::new(request), observer).await
+        self.unasked.complete(&self.http, &body, &request.model, || Assembler::new(request), observer).await
     }
 }
 

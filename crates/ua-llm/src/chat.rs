@@ -2,8 +2,9 @@
 //! others speak.
 //!
 //! One completion is one HTTP request, and nothing of it is repeated, but for three things: what a server refuses because a user may not speak
-//! there ([`wire::Roles`]), for the ids of calls that another model made, or for what its models thought, is asked once more in the form that it
-//! takes, and in that form from then on. Servers differ in what they send; [`assembler`] reads all of
+//! there ([`wire::Roles`]), for the ids of calls that another model made or for what its models thought, or for a part that goes with every request
+//! ([`crate::unasked`]), is asked once more in the form that it takes, and in that form from then on. Servers differ in what they send;
+//! [`assembler`] reads all of
 //! their shapes, and nothing but a stated end makes a reply whole.
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
@@ -37,6 +38,7 @@ use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::thoughts::{Lessons, ThoughtsThere};
 use crate::tool_ids::{IdForm, IdsThere};
+use crate::unasked::{Unasked, Wire};
 use crate::written::Conversations;
 
 /// The field of a kept block that has what a server said of the calls of its reply besides, in their order.
@@ -108,6 +110,7 @@ pub struct ChatProvider {
     output_limit: OutputLimit,
     extras: ModelExtras,
     ids: IdsThere,
+    unasked: Unasked,
     thoughts: ThoughtsThere,
     written: Conversations<String>,
     /// The same where only the model may speak behind results.
@@ -140,8 +143,9 @@ impl ChatProvider {
         };
         let (written, written_strictly) = (Conversations::default(), Conversations::default());
         let (http, is_strict) = (HttpClient::new(reach, env)?, AtomicBool::new(false));
-        let thoughts = ThoughtsThere::new(OPENAI_CHAT, false);
-        Ok(Self { http, output_limit, extras: config.extras, ids, thoughts, written, written_strictly, is_strict })
+        let (thoughts, unasked) = (ThoughtsThere::new(OPENAI_CHAT, false), Unasked::new(Wire::Chat));
+        let extras = config.extras;
+        Ok(Self { http, output_limit, extras, ids, unasked, thoughts, written, written_strictly, is_strict })
     }
 
     /// One HTTP request, and others with other ids and thoughts where it was refused for those of the history.
@@ -165,7 +169,7 @@ impl ChatProvider {
         }
     }
 
-    /// One HTTP request.
+    /// One HTTP request, and another one without what it was refused for that nobody asked for.
     async fn send(
         &self,
         request: &ModelRequest,
@@ -178,7 +182,7 @@ impl ChatProvider {
         };
         let body =
             written.write(request, |written| wire::write(written, request, self.output_limit, &self.extras, roles));
-        self.http.complete(body, &request.model, Assembler::new(request), observer).await
+        self.unasked.complete(&self.http, &body, &request.model, || Assembler::new(request), observer).await
     }
 }
 

@@ -59,6 +59,7 @@ mod scripted;
 mod session;
 mod thoughts;
 mod tool_ids;
+mod unasked;
 mod written;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};

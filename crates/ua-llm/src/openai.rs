@@ -1,7 +1,8 @@
 //! The client of the OpenAI Responses API.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what is refused for the ids of calls that another model
-//! made, or for its thoughts, is asked once more with others, or without. With [`OpenAiConfig::keep_replies`] the provider keeps its
+//! One completion is one HTTP request, and nothing of it is repeated, but for two things: what is refused for the ids of calls that another model
+//! made, or for its thoughts, is asked once more with others, or without; and what is refused for a part that goes with every request, without that
+//! ([`crate::unasked`]). With [`OpenAiConfig::keep_replies`] the provider keeps its
 //! replies, and a request continues from one (`previous_response_id`); without, every request is complete in itself and nothing is
 //! kept. A conversation object is never used: others could change it, and then a run would not know what its model knows.
 //!
@@ -30,6 +31,7 @@ use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 use crate::thoughts::{Lessons, ThoughtsThere};
 use crate::tool_ids::{IdForm, IdsThere};
+use crate::unasked::{Unasked, Wire};
 use crate::written::Conversations;
 
 /// The longest id of a call that OpenAI takes on this wire.
@@ -77,6 +79,7 @@ pub struct OpenAiProvider {
     keep_replies: bool,
     extras: ModelExtras,
     ids: IdsThere,
+    unasked: Unasked,
     thoughts: ThoughtsThere,
     written: Conversations<String>,
 }
@@ -101,7 +104,8 @@ impl OpenAiProvider {
         let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), address::is_openai(&reach.endpoint));
         let http = HttpClient::new(reach, env)?;
         let (thoughts, written) = (ThoughtsThere::new(OPENAI, false), Conversations::default());
-        Ok(Self { http, keep_replies: config.keep_replies, extras: config.extras, ids, thoughts, written })
+        let (keep_replies, extras, unasked) = (config.keep_replies, config.extras, Unasked::new(Wire::Responses));
+        Ok(Self { http, keep_replies, extras, ids, unasked, thoughts, written })
     }
 
     async fn ask(
@@ -138,7 +142,7 @@ impl OpenAiProvider {
         }
     }
 
-    /// One HTTP request.
+    /// One HTTP request, and another one without what it was refused for that nobody asked for.
     async fn send(
         &self,
         known: Option<&KnownPrefix>,
@@ -148,7 +152,8 @@ impl OpenAiProvider {
         let body = self
             .written
             .write(request, |written| wire::write(written, request, known, self.keep_replies, &self.extras));
-        self.http.complete(body, &request.model, Assembler::new(request, known.cloned()), observer).await
+        let assembler = || Assembler::new(request, known.cloned());
+        self.unasked.complete(&self.http, &body, &request.model, assembler, observer).await
     }
 }
 

@@ -576,7 +576,9 @@ impl Server {
                 }
                 Err(why) => {
                     let note = format!("{} of the tool server `{server}` is not offered: {why}", listed.called);
-                    tracing::warn!("{note}");
+                    if is_new(&note) {
+                        tracing::warn!("{note}");
+                    }
                     kept.notes.push(note);
                 }
             }
@@ -721,4 +723,10 @@ fn not_renewed(limit: Duration, why: &str) -> String {
 
 fn no_handshake(limit: Duration) -> String {
     format!("it did not answer the handshake within {} s", limit.as_secs_f64())
+}
+
+/// Whether something is said for the first time by this process: the tools of a server are listed more than once for one run.
+fn is_new(note: &str) -> bool {
+    static SAID: std::sync::Mutex<BTreeSet<String>> = std::sync::Mutex::new(BTreeSet::new());
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(note.to_owned())
 }

@@ -167,6 +167,8 @@ struct Driver<'a> {
     /// Whether the provider did not take the form of the job's result as a part of the request. What the model writes is held against it all the
     /// same. Another process finds out anew.
     without_form: bool,
+    /// Whether it took a request with that form, so that none is refused for it any more.
+    form_was_taken: bool,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -248,6 +250,7 @@ impl<'a> Driver<'a> {
             left_out: RefusedTools::default(),
             refused_images: BTreeSet::new(),
             without_form: false,
+            form_was_taken: false,
             last_seq: 0,
             open_reply: None,
             found_open: None,

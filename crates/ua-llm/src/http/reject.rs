@@ -438,6 +438,17 @@ fn text_of(page: &str) -> String {
     words.join(" ")
 }
 
+/// A message with the parameter that it is about, where the error says that beside it alone. What was said so far is no parameter.
+fn with_parameter(message: &str, read: &Value) -> String {
+    let named = [&read["error"]["param"], &read["param"]].into_iter().find_map(Value::as_str);
+    let is_one = |name: &&str| {
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            && !["messages", "input", "prompt", "model", "null", "none"].iter().any(|other| name.starts_with(other))
+            && !message.contains(name)
+    };
+    named.filter(is_one).map_or_else(|| message.to_owned(), |name| format!("{message} (`{name}`)"))
+}
+
 /// The provider's message; the start of the body when it has another form, as a proxy's page has.
 fn message_in(body: &str) -> String {
     const SHOWN: usize = 300;
@@ -448,7 +459,7 @@ fn message_in(body: &str) -> String {
     let places = [&read["error"]["message"], &read["error"], &read["message"], &read["detail"]];
     match (places.iter().find_map(|place| place.as_str()), read["request_id"].as_str()) {
         (Some(message), Some(id)) => format!("{message} (request {id})"),
-        (Some(message), None) => message.to_owned(),
+        (Some(message), None) => with_parameter(message, &read),
         (None, _) if body.trim().is_empty() => NO_REASON.to_owned(),
         (None, _) if is_page(body) => format!("{A_PAGE}: {}", text_of(body).chars().take(SHOWN).collect::<String>()),
         (None, _) => {
@@ -651,6 +662,14 @@ mod tests {
         let api =
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"too long"},"request_id":"req_1"}"#;
         assert_eq!(message_in(api), "too long (request req_1)");
+        // What it is about is often said beside the message alone.
+        let about = |param: &str| {
+            message_in(&json!({"error": {"message": "Not supported with include.", "param": param}}).to_string())
+        };
+        assert_eq!(about("text.format"), "Not supported with include. (`text.format`)");
+        for param in ["include", "messages[1].content", "model", "None", ""] {
+            assert_eq!(about(param), "Not supported with include.", "{param}");
+        }
         assert_eq!(message_in(" <html>bad gateway</html> "), "an HTML page instead of a reason: bad gateway");
         assert_eq!(message_in(""), "no explanation was given");
         let behind = |raw: &str| {

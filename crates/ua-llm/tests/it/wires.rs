@@ -11,4 +11,5 @@ mod strict_servers;
 mod support;
 mod third_party;
 mod thoughts;
+mod unasked;
 mod valid_histories;

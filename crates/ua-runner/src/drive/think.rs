@@ -117,6 +117,7 @@ impl Driver<'_> {
             spans::answered(&span, answer.as_ref());
             match answer {
                 Some(Ok(mut reply)) => {
+                    self.form_was_taken |= reserved.request.output_schema.is_some();
                     self.ending = ending;
                     tell_tool_uses_apart(&mut reply, |id| self.history.has_tool_use(id));
                     return Ok(Event::Thought(Ok(Box::new(reply))));
@@ -132,7 +133,7 @@ impl Driver<'_> {
                     // It fits the budget as it did: what was refused cost nothing.
                     self.reserve_fitting(turn, request, measured, estimate).await?;
                 }
-                Some(Err(error)) if reserved.request.output_schema.is_some() && error.is_about_output() => {
+                Some(Err(error)) if self.may_be_for_the_form(&error, &reserved.request) => {
                     self.without_form = true;
                     (self.ports.watcher)(RunEvent::FormLeftOut { turn, why: error.to_string() });
                     return self.ask_for_less(turn, &error, heard, took).await;
@@ -172,7 +173,7 @@ impl Driver<'_> {
                     }
                     if let (Some(tool), LlmError::BadTool { message, .. }) = (failure.without.take(), &error) {
                         let left_out = self.left_out.refused(&tool, message, &self.tools);
-                        // One that was not offered any more is not what is wrong.
+                        // One that was not offered any more is not what is wrong; and without our own a run would not be what its job says.
                         failure.without = (!left_out.is_empty()).then_some(tool);
                         for (tool, why) in left_out {
                             // The watcher tells people; twice would be once too often.
@@ -191,6 +192,18 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a request was refused for the form of the job's result, or perhaps for it: no request with it was taken yet, and nothing else is named
+    /// that could be tried first.
+    fn may_be_for_the_form(&self, error: &LlmError, request: &ModelRequest) -> bool {
+        let may_be = || {
+            !self.form_was_taken
+                && error.may_be_about_output()
+                && self.shorter_reply(error, request).is_none()
+                && images_of_results(&request.messages).is_empty()
+        };
+        request.output_schema.is_some() && (error.is_about_output() || may_be())
     }
 
     /// How long a reply the next request asks for, where this one was refused for asking for a longer one than the model writes. What the job
