@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use ua_e2e::{Output, TestEnv, until};
+use ua_testkit::skipped;
 
 use super::env;
 
@@ -135,8 +136,7 @@ fn a_root_or_database_that_cannot_be_written_sends_nothing() {
     let (database, good) = (env.database_path(), good(&env));
     if !set_immutable(std::slice::from_ref(&database), true) {
         set_immutable(std::slice::from_ref(&database), false);
-        eprintln!("skipped: files cannot be made immutable here");
-        return;
+        return skipped("files cannot be made immutable here");
     }
     let refused = env.run(&resume(&good));
     assert!(set_immutable(&[database], false));
@@ -221,8 +221,7 @@ fn a_folder_of_locks_that_takes_no_new_file_is_refused_before_a_run_is_stored() 
     let locks = env.root().join("locks");
     if !set_immutable(std::slice::from_ref(&locks), true) {
         set_immutable(std::slice::from_ref(&locks), false);
-        eprintln!("skipped: folders cannot be made immutable here");
-        return;
+        return skipped("folders cannot be made immutable here");
     }
     let tried: [&[&str]; 4] = [
         &["job", &job, "--new"],
@@ -279,7 +278,7 @@ fn an_answer_waits_until_there_is_room_on_a_full_disk() {
     let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     let started = env.start_on_small_disk(8, &["job", &job, "--run-id", "r", "--quiet"]);
-    let Some((process, root)) = started else { return eprintln!("skipped: no disk can be mounted here") };
+    let Some((process, root)) = started else { return skipped("no disk can be mounted here") };
     until("the comment to be under way", || env.comments().len() == 1);
     let filler = root.join("filler");
     let mut file = fs::File::create(&filler).unwrap();
@@ -310,7 +309,7 @@ fn an_answer_without_room_is_not_given_up_for_one_ctrl_c() {
         let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
         let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
         let started = env.start_on_small_disk(8, &["job", &job, "--run-id", "r"]);
-        let Some((process, root)) = started else { return eprintln!("skipped: no disk can be mounted here") };
+        let Some((process, root)) = started else { return skipped("no disk can be mounted here") };
         until("the comment to be under way", || env.comments().len() == 1);
         let filler = root.join("filler");
         let mut file = fs::File::create(&filler).unwrap();
@@ -591,8 +590,7 @@ fn a_root_where_nothing_can_be_written_is_looked_at() {
     let there = || fs::read_dir(env.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>();
     let (out, copy) = (env.arg("exported"), env.arg("copy.db"));
     if run_read_only(&env, &["status"]).is_none() {
-        eprintln!("skipped: nothing can be mounted here");
-        return;
+        return skipped("nothing can be mounted here");
     }
     let looks = [
         &["status"][..],

@@ -49,9 +49,24 @@ fn a_place_where_jobs_can_run_is_well() {
     }
 }
 
+/// What `ua init` makes runs as it is, so nothing has failed before anything was done: a model to ask comes next, once.
+#[test]
+fn right_after_init_nothing_fails() {
+    let env = env();
+    env.run_bare(&["init"]).code(0);
+    let told = env.run_bare(&["doctor"]).code(0);
+    let begins = |word: &str| told.stdout.lines().any(|line| line.starts_with(word));
+    assert!(!begins("fail ") && !begins("warn prices"), "{}", told.shown());
+    told.shows(&["warn model: no model is set up yet", "runs without a key", "ANTHROPIC_API_KEY", "0 failures"]);
+    env.run_bare(&["job", "job.json"]).code(0);
+    // Whoever chose a provider wants it to be asked.
+    let (is, _) = level(&env.with_env("UA_PROVIDER", "anthropic"), 1, "model");
+    assert_eq!(is, "fail");
+}
+
 #[test]
 fn each_failure_says_what_to_do() {
-    let env = env();
+    let env = env().with_env("UA_PROVIDER", "anthropic");
     let (is, about) = level(&env, 1, "model");
     assert_eq!((is.as_str(), about["fix"].as_str().unwrap().contains("ANTHROPIC_API_KEY")), ("fail", true));
     let env = env.with_env("ANTHROPIC_API_KEY", "k");

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod failover;
 mod forgotten;
 mod partition;
 mod providers;

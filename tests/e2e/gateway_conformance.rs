@@ -15,7 +15,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 use ua_e2e::{eventually, until};
-use ua_testkit::ThirdParty;
+use ua_testkit::{ThirdParty, not_installed, skipped};
 
 use super::env;
 
@@ -41,13 +41,13 @@ impl Suites {
         let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
         let major = said.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
         if major.is_none_or(|major| major < NODE) {
-            eprintln!("skipped: {check}: it runs on Node.js {NODE} or newer, and this is {said}");
+            skipped(&format!("{check}: it runs on Node.js {NODE} or newer, and this is {said}"));
             return None;
         }
         let found = Self { installed, node };
         for suite in ["@modelcontextprotocol/conformance", "conformance-2026"] {
             if !found.script(suite).is_file() {
-                eprintln!("skipped: {check}: {suite} is not installed (`cargo xtask third-party` does that)");
+                not_installed(check, suite);
                 return None;
             }
         }
@@ -193,7 +193,7 @@ fn the_conformance_suites_find_nothing_at_the_gateway_that_they_do_not_find_at_i
         let is_handshake = more.last() != Some(&"2026-07-28");
         if !is_handshake && !is_own {
             // It has the older era alone, so that most checks mean something only behind the gateway, which has both.
-            eprintln!("skipped: {suite} {more:?}: it needs the suites' own server in `conformance-server`");
+            skipped(&format!("{suite} {more:?}: it needs the suites' own server in `conformance-server`"));
             continue;
         }
         let (at_server, _) = suites.fails(suite, more, &direct);

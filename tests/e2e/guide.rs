@@ -1,11 +1,14 @@
 //! The commands of README and the guide, run as a reader would: blocks that are marked `sh run` are given to a shell in which `ua` is on
-//! the path and the fixtures lie in the current folder, one page after the other from top to bottom in a world of its own.
+//! the path and the fixtures lie in the current folder, one page after the other from top to bottom in a world of its own. Each block of
+//! these pages is either run or says why it is not.
 //!
 //! Marks behind the language of a block, which no reader sees:
 //!
 //! - `run`: the block is run; every command of it has to succeed
 //! - `exit=75`: its last command ends with this code
 //! - `after=FILE`: this job is run before it
+//! - `waits=FILE`: the same with a job that waits for somebody (exit code 75)
+//! - `not=REASON`: the block is not run, for one of [`REASONS`]
 //! - `output`, at a `text` block: each of its lines was printed by the block before it; `…` stands for anything, and a number or an id for
 //!   any other
 
@@ -15,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use ua_e2e::TestEnv;
 use ua_testkit::docs::{Block, Page, pages};
 use ua_testkit::postgres::SERVER;
@@ -24,19 +27,37 @@ use ua_testkit::workspace_root;
 use crate::cluster::Cluster;
 
 /// The pages with marked blocks; each has a test below.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 18] = [
     "README.md",
+    "docs/guide/approvals.md",
     "docs/guide/budgets.md",
     "docs/guide/cli.md",
     "docs/guide/database.md",
     "docs/guide/first-job.md",
+    "docs/guide/forks.md",
     "docs/guide/job-file.md",
+    "docs/guide/long-runs.md",
     "docs/guide/models.md",
+    "docs/guide/own-tool-servers.md",
     "docs/guide/policies.md",
     "docs/guide/resume-and-doubts.md",
+    "docs/guide/telemetry.md",
+    "docs/guide/tools.md",
     "docs/guide/troubleshooting.md",
     "docs/guide/workers.md",
     "docs/guide/workspace.md",
+];
+
+/// Why a block is not run, and what that means.
+const REASONS: [(&str, &str); 8] = [
+    ("build", "it compiles for minutes; `.ci/run` and the lane `outside` of `.ci/nightly` run the like of it"),
+    ("client", "it changes or starts a program of somebody else, or speaks with a gateway in front of one"),
+    ("forever", "it runs until somebody ends it"),
+    ("key", "it needs an account with a provider"),
+    ("service", "it sets up or speaks with a service of the machine"),
+    ("state", "it is about a run in a state that no block before it leaves"),
+    ("terminal", "a person types"),
+    ("theirs", "it needs a server, a login or a file that only a reader has"),
 ];
 
 /// What comes before a block: `ua` on the path, what the reader's shell has exported before, and a `sleep` that waits for what a reader waits
@@ -75,16 +96,53 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A world with the fixtures, and with the changes that the page about forks shows.
+/// Jobs that pages speak of and do not show, each with the script of its model.
+fn jobs() -> [(&'static str, Value, Value); 5] {
+    let notify = json!({"tools": [{"name": "mcp__ua__notify", "input": {"message": "It is there."}}]});
+    let ask = json!({"tools": [{"name": "mcp__ua_person__ask_user", "input": {"question": "Which one?"}}]});
+    let write = |name: &str| {
+        let input = json!({"path": format!("work_products/{name}.md"), "content": "Tide mills."});
+        json!({"tools": [{"name": "mcp__ua__write_local_file", "input": input}]})
+    };
+    let end = || json!({"text": "Done."});
+    let survey = json!({
+        "objective": "Survey the tide mills of the coast.",
+        "stop_conditions": [{"artifact": "work_products/survey.md"}]
+    });
+    let asks = json!({"objective": "Send a word.", "escalation": {"ask_human_before": ["run.notify"]}});
+    [
+        ("report", json!({"objective": "Write the report."}), json!([write("report"), end()])),
+        ("survey", survey, json!([write("survey"), {"text": "<promise>SURVEY DONE</promise>"}])),
+        ("asks", asks, json!([notify, end()])),
+        ("wonders", json!({"objective": "Ask.", "escalation": {"ask_user": true}}), json!([ask, end()])),
+        (
+            "tight",
+            json!({"objective": "Write.", "budgets": {"max_tool_calls": 1}}),
+            json!([write("first"), write("second"), end()]),
+        ),
+    ]
+}
+
+/// The first block of a page in this language.
+fn shown(path: &str, language: &str) -> String {
+    let page = page(path);
+    page.blocks.iter().find(|block| block.language() == language).unwrap().text.clone()
+}
+
+/// A world with the fixtures, with what pages show as files that a reader has, and with jobs that they speak of.
 fn world() -> TestEnv {
     let env = super::env().with_pdf().with_env("ANTHROPIC_API_KEY", "a-key-for-nobody");
     copy(&workspace_root().join("fixtures"), &env.path("work/fixtures"));
     // A kill needs the wait of this job; it need not take as long as a reader needs.
     let waits = "work/fixtures/scripts/quick_resume_job.json";
     env.write(waits, env.read(waits).replace("\"30\"", "\"10\""));
-    let forks = page("docs/guide/forks.md");
-    let changes = forks.blocks.iter().find(|block| block.language() == "json").unwrap();
-    env.write("work/changes.json", &changes.text);
+    env.write("work/changes.json", shown("docs/guide/forks.md", "json"));
+    env.write("work/servers.json", shown("docs/guide/own-tool-servers.md", "json"));
+    for (name, mut job, turns) in jobs() {
+        job["model"] = json!({"provider": "scripted", "script": format!("{name}_script.json")});
+        env.write(&format!("work/{name}.json"), job.to_string());
+        env.write(&format!("work/{name}_script.json"), json!({"turns": turns}).to_string());
+    }
     env
 }
 
@@ -98,10 +156,14 @@ fn rows(env: &TestEnv, args: &[&str]) -> Vec<Value> {
     serde_json::from_str(&output.stdout).unwrap()
 }
 
-/// The block with the ids of this world in the places of those that the page shows, as a reader is told to: the oldest run, the call that is
-/// in doubt (else the newest), the question that waits.
+/// The block with the ids of this world in the places of those that the page shows, as a reader is told to: the oldest run (also for `RUN`),
+/// the call that is in doubt (else the newest), the question that waits.
 fn with_ids(env: &TestEnv, text: &str) -> String {
     let mut found = text.to_owned();
+    if found.contains(" RUN ") {
+        let runs = rows(env, &["runs", "list", "--json"]);
+        found = found.replace(" RUN ", &format!(" {} ", runs.last().unwrap()["run_id"].as_str().unwrap()));
+    }
     for kind in ["run_", "call_", "q_"] {
         for word in ids(text, kind) {
             let id = match kind {
@@ -178,6 +240,9 @@ fn run_with(path: &str, theirs: &str, ours: &str) {
             if let Some(job) = mark(block, "after") {
                 env.run_bare(&["job", job]).code(0);
             }
+            if let Some(job) = mark(block, "waits") {
+                env.run_bare(&["job", job]).code(75);
+            }
             let exit: i32 = mark(block, "exit").map_or(0, |code| code.parse().unwrap());
             eprintln!("{}: {}", block.place, block.text);
             let text = with_ids(&env, &block.text);
@@ -197,6 +262,11 @@ fn run_with(path: &str, theirs: &str, ours: &str) {
 #[test]
 fn the_commands_of_the_readme_run() {
     run("README.md");
+}
+
+#[test]
+fn the_commands_of_approvals_run() {
+    run("docs/guide/approvals.md");
 }
 
 #[test]
@@ -220,13 +290,28 @@ fn the_commands_of_first_job_run() {
 }
 
 #[test]
+fn the_commands_of_forks_run() {
+    run("docs/guide/forks.md");
+}
+
+#[test]
 fn the_commands_of_job_file_run() {
     run("docs/guide/job-file.md");
 }
 
 #[test]
+fn the_commands_of_long_runs_run() {
+    run("docs/guide/long-runs.md");
+}
+
+#[test]
 fn the_commands_of_models_run() {
     run("docs/guide/models.md");
+}
+
+#[test]
+fn the_commands_of_own_tool_servers_run() {
+    run("docs/guide/own-tool-servers.md");
 }
 
 #[test]
@@ -237,6 +322,16 @@ fn the_commands_of_policies_run() {
 #[test]
 fn the_commands_of_resume_and_doubts_run() {
     run("docs/guide/resume-and-doubts.md");
+}
+
+#[test]
+fn the_commands_of_telemetry_run() {
+    run("docs/guide/telemetry.md");
+}
+
+#[test]
+fn the_commands_of_tools_run() {
+    run("docs/guide/tools.md");
 }
 
 #[test]
@@ -262,16 +357,25 @@ fn the_commands_of_workspace_run() {
 fn every_page_with_a_marked_block_is_run_and_every_mark_is_one_that_is_known() {
     let mut marked = Vec::new();
     let mut count = 0;
+    let mut reasons = BTreeSet::new();
     for page in pages() {
         for block in &page.blocks {
             for word in block.marks() {
-                let is_known = match block.language() {
-                    "sh" => word == "run" || word.starts_with("exit=") || word.starts_with("after="),
-                    "text" => word == "output",
+                let (name, value) = word.split_once('=').unwrap_or((word, ""));
+                let is_known = match (block.language(), name) {
+                    ("sh", "run") | ("text", "output") => value.is_empty(),
+                    ("sh", "exit" | "after" | "waits") => is_run(block),
+                    ("sh", "not") => !is_run(block) && REASONS.iter().any(|(reason, _)| *reason == value),
                     _ => false,
                 };
                 assert!(is_known, "{}: what is the mark `{word}`?", block.place);
             }
+            let why = mark(block, "not");
+            let is_guide = page.path == "README.md" || page.path.starts_with("docs/guide/");
+            if is_guide && block.language() == "sh" {
+                assert!(is_run(block) || why.is_some(), "{}: is it run, or why not?", block.place);
+            }
+            reasons.extend(why.map(str::to_owned));
             count += usize::from(is_run(block));
         }
         if page.blocks.iter().any(is_run) {
@@ -279,7 +383,8 @@ fn every_page_with_a_marked_block_is_run_and_every_mark_is_one_that_is_known() {
         }
     }
     assert_eq!(marked, PAGES);
-    assert!(count >= 20, "only {count} blocks are run");
+    assert!(count >= 40, "only {count} blocks are run");
+    assert_eq!(reasons, REASONS.iter().map(|(reason, _)| (*reason).to_owned()).collect::<BTreeSet<_>>());
 }
 
 /// Whoever copies a command has ids of their own: a page that shows one says before, or in the same block, what it stands for.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use ua_e2e::{Live, TestEnv, until};
+use ua_testkit::skipped;
 
 use super::env;
 
@@ -59,7 +60,7 @@ fn hang_ups_are_ignored() -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     let are_ignored = u64::from_str_radix(ignored, 16).unwrap() & 1 == 1;
     if are_ignored {
-        eprintln!("SKIPPED for SIGHUP: these tests were started with `nohup`");
+        skipped("these tests were started with `nohup`, so nothing tests SIGHUP");
     }
     are_ignored
 }

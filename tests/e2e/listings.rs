@@ -185,6 +185,50 @@ fn every_listing_fits_every_terminal() {
     worker.wait();
 }
 
+/// A path is copied: however narrow the terminal, it stands whole on one line, alone on it where it does not fit beside its name.
+#[test]
+fn paths_are_whole_on_every_terminal() {
+    let env = env();
+    let turns = json!([{"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "work_products/a.md", "content": "one"}}]}, {"text": "Done."}]);
+    let fields = json!({"stop_conditions": [{"artifact": "work_products/a.md"}]});
+    let job = env.named_job("a-job-with-a-name-that-takes-some-room", &fields, &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["schedule", "add", "nightly", &job, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin"]).code(0);
+    let workspace = env.workspace();
+    let details = workspace.join("job_completion_r.md").display().to_string();
+    let workspace = workspace.display().to_string();
+    for columns in [40, 80] {
+        for (command, wanted) in
+            [(&["runs", "show", "r"][..], &[&workspace, &details][..]), (&["schedule", "list"][..], &[&job][..])]
+        {
+            let mut screen = Screen::start_on(&env, columns, &[command, &["--color", "never"]].concat(), &[]);
+            assert_eq!(screen.end(), 0);
+            let raw = screen.raw().replace('\r', "");
+            for path in wanted {
+                let is_whole = raw.lines().any(|line| line.ends_with(path.as_str()));
+                assert!(is_whole, "{command:?} at {columns} cuts {path}:\n{raw}");
+            }
+        }
+    }
+}
+
+/// Why a tool has its class is readable where most terminals are, and whole where no terminal reads.
+#[test]
+fn why_a_tool_has_its_class_is_readable_at_eighty_columns() {
+    let env = env();
+    for (columns, wanted) in [(80, Some("rule own-replacing-writes")), (40, None)] {
+        let mut screen = Screen::start_on(&env, columns, &["tools", "list", "--color", "never"], &[]);
+        assert_eq!(screen.end(), 0);
+        let raw = screen.raw().replace('\r', "");
+        let row = raw.lines().find(|line| line.starts_with("write_local_file")).expect("a row");
+        assert!(!row.contains('…') && row.chars().count() <= usize::from(columns), "{columns}: {row}");
+        assert!(wanted.is_none_or(|why| row.ends_with(why)), "{columns}: {row}");
+        assert!(raw.contains("ua tools explain NAME"), "{raw}");
+    }
+    let whole = "rule own-replacing-writes of the built-in policy calls it local";
+    env.run(&["tools", "list"]).code(0).shows(&[whole]);
+}
+
 /// A list that is empty for a slip reads as if nothing had been sent.
 #[test]
 fn calls_of_a_tool_that_nobody_has_are_refused_and_those_of_a_pattern_are_listed() {

@@ -91,7 +91,7 @@ mod wires;
 mod wrong_inputs;
 
 use ua_e2e::TestEnv;
-use ua_testkit::postgres;
+use ua_testkit::{postgres, skips};
 
 /// A world with the tool server `forum` at hand.
 fn env() -> TestEnv {

@@ -58,6 +58,25 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// It is said once that nobody answers, with until when it is tried and how to stop; that it is tried again and again is in the log.
+#[test]
+fn a_provider_that_cannot_be_reached_is_told_of_once() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "a-key");
+    let env = env.with_env("ANTHROPIC_BASE_URL", &format!("http://{nobody}"));
+    let process = env.start(&["job", &job(&env), "--run-id", "r"]);
+    until("a line about it", || process.stderr().contains(" failed ("));
+    let log = env.workspace().join("run.log");
+    until("the third attempt", || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("attempt 3 failed")));
+    process.signal(Signal::INT);
+    let output = process.wait().code(130);
+    let told = &output.stderr;
+    assert_eq!(told.matches(&nobody.to_string()).count(), 1, "{told}");
+    assert_eq!((told.matches(" failed (").count(), told.matches("· thinking").count()), (1, 1), "{told}");
+    assert!(!told.contains("nothing was sent"), "{told}");
+    output.says(&["trying again in 1 s", ", until ", "Ctrl-C stops the run, and `ua resume r", "continues it"]);
+}
+
 #[test]
 fn a_key_that_is_refused_is_named_as_the_reason() {
     let model = Model::with(&json!({"turns": comment()}).to_string(), |config| {
@@ -160,6 +179,28 @@ fn a_reply_that_hit_its_length_limit_runs_nothing_and_is_asked_for_again() {
     assert_eq!(env.comments(), ["{\"text\":\"whole\"}"]);
 }
 
+/// Thoughts count as part of a reply: what they used up is no piece of an answer. Where the job says nothing of how long a reply may be, the next ones
+/// may be longer; else a person is asked, about the field that says it.
+#[test]
+fn a_reply_that_thoughts_used_up_is_followed_by_longer_ones_or_a_question() {
+    let thinks = |tokens: u32| {
+        let usage = json!({"input_tokens": 500, "output_tokens": tokens});
+        json!({"thinking": "Let me see.", "stop_reason": "max_tokens", "usage": usage})
+    };
+    let model = Model::start(&json!([thinks(8_192), {"text": "Done."}]), Vec::new());
+    let env = env().with_forum().with_model(&model);
+    env.run(&["job", &job(&env)]).code(0);
+    assert_eq!((model.requests(), &model.last_request()["max_tokens"]), (2, &json!(32_768)));
+    assert!(model.last_request().to_string().contains("Think less"));
+
+    let model = Model::start(&json!(vec![thinks(300); 4]), Vec::new());
+    let env = self::env().with_forum().with_model(&model);
+    let says = json!({"provider": "anthropic", "name": "scripted", "max_output_tokens": 300});
+    let job = env.job(&json!({"tools": {"builtin": false}, "model": says}), &json!([]));
+    env.run(&["job", &job]).code(75).shows(&["waiting for you", "`max_output_tokens`"]);
+    assert_eq!((model.requests(), &model.last_request()["max_tokens"]), (4, &json!(300)));
+}
+
 #[test]
 fn a_signal_while_the_model_thinks_ends_at_once_and_the_model_is_asked_again() {
     let model = Model::start(&comment(), vec![Fault::at(1, FaultKind::Hang)]);
@@ -180,7 +221,7 @@ fn an_outage_is_waited_for_and_a_signal_ends_the_wait() {
     let model = Model::start(&comment(), faults);
     let env = env().with_forum().with_model(&model);
     let process = env.start(&["job", &job(&env), "--run-id", "r"]);
-    until("the third attempt", || process.stderr().contains("attempt 3 failed"));
+    until("the third attempt", || model.requests() == 3);
     process.signal(Signal::INT);
     process.wait().code(130);
     assert_eq!(env.comments().len(), 0);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use ua_e2e::{Model, TestEnv, until};
-use ua_testkit::{Fault, FaultKind, ThirdParty};
+use ua_testkit::{Fault, FaultKind, ThirdParty, not_installed};
 
 use super::env;
 use super::wires::WIRES;
@@ -45,7 +45,7 @@ fn serve(program: &str, check: &str, args: &[&str]) -> Option<Served> {
 fn serve_at(program: &Path, check: &str, args: &[&str]) -> Option<Served> {
     if !program.is_file() {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
-        eprintln!("skipped: {check}: {name} is not installed (`cargo xtask third-party` does that)");
+        not_installed(check, &name);
         return None;
     }
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -459,6 +459,10 @@ fn a_question_whose_tool_is_gone_offers_only_what_is_taken() {
     let left = env.run(&["questions"]).code(0);
     assert!(!left.stdout.contains("accept") && !left.stdout.contains("decline"), "{}", left.stdout);
     left.shows(&["no other answer reaches the tool", &taken[3]]);
+    // Nor on a page that is made of the run.
+    let page = env.run(&["runs", "export", "r", "--transcript"]).code(0).stdout;
+    assert!(page.contains("no other answer reaches the tool") && page.contains(&taken[3]), "{page}");
+    assert!(!page.contains(&taken[0]) && !page.contains(&taken[1]), "{page}");
     let listed = env.run(&["questions", "--json"]).code(0).json();
     assert_eq!(listed[0]["answer_with"].as_array().map(Vec::len), Some(1), "{listed}");
     env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).refused(2, &["no answer reaches it"]);
@@ -481,6 +485,23 @@ fn whoever_watches_before_the_first_job_is_shown_its_question() {
     watching.wait().killed();
     live.signal(Signal::KILL);
     live.wait().killed();
+}
+
+/// A tool that asks does nothing meanwhile: where a line says what is still being done, it says that somebody is waited for, and how to answer.
+#[test]
+fn a_tool_that_asks_is_not_said_to_run() {
+    let env = env();
+    let job = asking_job(&env);
+    let live = env.start(&["job", &job, "--run-id", "r"]);
+    until("the question", || env.try_rows("SELECT status FROM questions") == ["open"]);
+    let question = env.value("SELECT question_id FROM questions");
+    let waits = format!("] turn 1 · post_comment waits for an answer (`ua answer {question}");
+    let is_told =
+        |text: &str| text.lines().any(|line| line.contains(&waits) && line.contains(" · still waiting after "));
+    until("a line that says who is waited for", || is_told(&live.stderr()));
+    assert!(!live.stderr().contains("post_comment · still running"), "{}", live.stderr());
+    env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).code(0);
+    live.wait().code(0);
 }
 
 /// An answer that the process itself takes needs no resume.

@@ -17,7 +17,7 @@ use ua_e2e::{Browser, Screen, TestEnv};
 use ua_evidence::Artifact;
 use ua_report::RunExport;
 use ua_store::{RunRecord, RunRecords};
-use ua_testkit::workspace_root;
+use ua_testkit::{skipped, workspace_root};
 
 use super::env;
 
@@ -38,7 +38,7 @@ const NEAR: u32 = 1;
 fn browser(env: &TestEnv) -> Option<Browser> {
     let found = Browser::find(&env.path("home"));
     if found.is_none() {
-        eprintln!("SKIPPED: no Chromium on this machine, so no page was looked at (`apt-get install chromium`)");
+        skipped("no Chromium on this machine, so no page was looked at (`apt-get install chromium`)");
     }
     found
 }

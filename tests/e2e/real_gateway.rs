@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use ua_e2e::{Live, Model, Output, TestEnv, ua_program, until};
-use ua_testkit::{SmtpFault, SmtpSink, SmtpSinkConfig, ThirdParty};
+use ua_testkit::{SmtpFault, SmtpSink, SmtpSinkConfig, ThirdParty, not_installed};
 
 use super::env;
 
@@ -366,8 +366,7 @@ fn g7_an_agent_of_the_openai_sdk_sends_one_mail_behind_the_gateway_and_more_with
             .stdout
             .contains("there")
         {
-            eprintln!("skipped: {check}: openai-agents is not installed (`cargo xtask third-party` does that)");
-            return;
+            return not_installed(check, "openai-agents");
         }
         let config = world.env.write("mcp.json", json!({"mcpServers": {"mail": world.entry}}).to_string());
         if has_gateway {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, until};
-use ua_testkit::ThirdParty;
+use ua_testkit::{ThirdParty, not_installed};
 
 use super::env;
 
@@ -182,7 +182,7 @@ fn suite_is_there(suite: &str) -> bool {
     let installed = third_party();
     let is_there = installed.npm().join("node_modules").join(suite).is_dir() && installed.find("node").is_some();
     if !is_there {
-        eprintln!("skipped: {suite} is not installed (`cargo xtask third-party` does that)");
+        not_installed("a suite of others", suite);
     }
     is_there
 }

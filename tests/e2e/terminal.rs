@@ -137,6 +137,23 @@ fn a_job_shows_what_it_does_and_how_much_it_used() {
     assert!(!raw.contains("\u{1b}[2Jx") && !raw.contains("\u{1b}]0;") && !raw.contains('\u{202e}'), "{raw:?}");
 }
 
+/// What there is no room for is left out whole: a part of a number is another number.
+#[test]
+fn a_narrow_terminal_shows_whole_parts() {
+    let env = env().with_forum();
+    let job = waiting_job(&env);
+    let mut screen = Screen::start_on(&env, 30, &["job", &job, "--run-id", "r"], &[]);
+    until("the call on the screen", || screen.raw().contains(" · turn 1 · post_comment"));
+    env.write("go", "");
+    assert_eq!(screen.end(), 0, "{}", screen.raw());
+    let raw = screen.raw();
+    let drawn: Vec<&str> = raw.split(['\r', '\n', '\u{1b}']).filter(|part| part.starts_with("  calls ")).collect();
+    assert!(!drawn.is_empty(), "{raw:?}");
+    for line in drawn {
+        assert!(line.chars().count() <= 30 && (line.ends_with('…') || line.ends_with(" min")), "{line:?}");
+    }
+}
+
 /// What is typed at the prompt meanwhile, such as `kill -9 %1`, would be drawn over.
 #[test]
 fn a_job_in_the_background_writes_lines_and_draws_nothing() {

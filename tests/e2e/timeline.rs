@@ -9,7 +9,7 @@ use ua_core::Timestamp;
 use ua_e2e::{Browser, TestEnv};
 use ua_report::RunExport;
 use ua_store::RunRecords;
-use ua_testkit::workspace_root;
+use ua_testkit::{skipped, workspace_root};
 
 use super::env;
 
@@ -17,7 +17,7 @@ use super::env;
 fn browser(env: &TestEnv) -> Option<Browser> {
     let found = Browser::find(&env.path("home"));
     if found.is_none() {
-        eprintln!("SKIPPED: no Chromium on this machine, so no page was looked at (`apt-get install chromium`)");
+        skipped("no Chromium on this machine, so no page was looked at (`apt-get install chromium`)");
     }
     found
 }

@@ -24,6 +24,29 @@ fn comment() -> Value {
     json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}])
 }
 
+/// A server that takes its standard output for a log may cut an answer in two. Who looks for the cause finds its name and what it wrote, once: in the
+/// run's log, in the diagnostics, and where somebody looks at the servers.
+#[test]
+fn a_server_that_logs_where_messages_belong_is_named_once() {
+    let env = super::env().with_env("ANTHROPIC_API_KEY", "k");
+    let greeting = format!("\u{1b}[31mListening on port 3000\u{1b}[0m {}", "x".repeat(400));
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--greet", &greeting])}));
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    let said = "tool server `forum` wrote something to its standard output that is not an MCP message: ";
+    let ran = env.run(&["job", &job, "--run-id", "r"]).code(0);
+    assert!(!ran.shown().contains("Listening"), "all is well so far: {}", ran.shown());
+    let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(said)).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    let is_cut = lines[0].contains("Listening on port 3000") && lines[0].chars().count() < 400;
+    assert!(is_cut && !lines[0].contains('\u{1b}'), "{:?}", lines[0]);
+    env.run(&["tools", "list"]).code(0).says(&[said, "a log belongs on standard error"]);
+    env.run(&["doctor", "--verbose"]).code(0).shows(&["ok   server forum: started", said]);
+    let logged = env.start_with(("UA_LOG", "info"), &["job", &job, "--run-id", "again", "--new"]).wait().code(0);
+    logged.says(&["writes to its standard output what is no MCP message"]);
+}
+
 #[test]
 fn a_server_whose_program_is_not_there_stops_the_run_until_the_configuration_is_corrected() {
     let env = env();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use ua_e2e::TestEnv;
+use ua_testkit::skipped;
 
 use super::env;
 
@@ -139,7 +140,6 @@ fn s9_what_others_may_change_is_neither_trusted_nor_started() {
             env.run_bare(&["trust"]).refused(2, &why);
         });
     }
-    // Only root can give a file to somebody.
     if rustix::process::geteuid().is_root() {
         for path in ["work/tools/server.sh", "work/tools", "work/.mcp.json"] {
             let owned_by = |user: u32| std::os::unix::fs::chown(env.path(path), Some(user), Some(user)).unwrap();
@@ -153,6 +153,8 @@ fn s9_what_others_may_change_is_neither_trusted_nor_started() {
             env.run(&["job", &job]).refused(2, &["cannot trust", "other users can change it"]);
         });
         std::os::unix::fs::chown(&script, None, Some(rustix::process::getegid().as_raw())).unwrap();
+    } else {
+        skipped("only root can give a file to somebody");
     }
     assert!(!env.path("started").exists(), "a program was started");
     // Who is in a group shares what it may change.
@@ -268,7 +270,7 @@ fn s9_what_somebody_puts_into_a_trusted_folder_of_runs_needs_a_word_of_its_own()
         };
         // Where this file system keeps no marks, a log is believed.
         if !suffix.is_empty() && !keeps_marks(&env) {
-            eprintln!("SKIPPED: files here have no attributes, so a log beside a database is believed");
+            skipped("files here have no attributes, so a log beside a database is believed");
             continue;
         }
         assert_eq!(state(), Some(json!("changed")), "{suffix}");

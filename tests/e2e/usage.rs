@@ -98,13 +98,22 @@ fn each_request_is_charged_at_its_price_and_shown_to_people_and_programs() {
 fn a_model_without_a_price_has_tokens_and_an_unknown_cost() {
     let model = Model::start(&turns(), Vec::new());
     let env = env().with_forum().with_model(&model);
-    env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(0);
+    let hint = "what scripted of anthropic costs is not counted: there is no price table";
+    let command = "ua models show scripted --provider anthropic";
+    env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(0).says(&[hint, command]);
     assert_eq!(env.rows("SELECT status, input_tokens, cost_nanos, price_json FROM usage ORDER BY request_id").len(), 2);
     assert_eq!(env.value("SELECT count(*) FROM usage WHERE cost_nanos IS NULL AND price_json IS NULL"), "2");
     env.run(&["runs", "show", "r"])
         .code(0)
         .shows(&["Tokens         6660", "Cost           unknown (no price for the model)"]);
     env.run(&["runs", "list"]).code(0).shows(&["6660 tokens"]);
+    // Once is enough, and a script that plays a model costs nothing of which anybody is to be told.
+    let again = env.run(&["job", &job(&env, &json!({})), "--run-id", "again", "--new"]);
+    assert!(!again.stderr.contains("is not counted"), "{}", again.stderr);
+    let played = env.named_job("played", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    let played = env.run(&["job", &played, "--run-id", "played"]).code(0);
+    assert!(!played.stderr.contains("is not counted"), "{}", played.stderr);
+    env.run(&["runs", "show", "played"]).code(0).shows(&["Cost           none (a script played the model)"]);
 }
 
 /// What failed in a night, and why, is one command, which `ua status` names.

@@ -16,15 +16,15 @@ use crate::Cli;
 
 /// What `cargo metadata` says about one package of the workspace.
 #[derive(Debug, Default)]
-struct Package {
+pub(crate) struct Package {
     /// Its folder, from the root of the repository.
-    folder: String,
+    pub(crate) folder: String,
     /// Kind and name of each target.
-    targets: BTreeSet<(String, String)>,
+    pub(crate) targets: BTreeSet<(String, String)>,
     features: BTreeSet<String>,
 }
 
-fn packages() -> &'static BTreeMap<String, Package> {
+pub(crate) fn packages() -> &'static BTreeMap<String, Package> {
     static PACKAGES: OnceLock<BTreeMap<String, Package>> = OnceLock::new();
     PACKAGES.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
@@ -50,7 +50,7 @@ fn packages() -> &'static BTreeMap<String, Package> {
     })
 }
 
-fn sources() -> &'static Sources {
+pub(crate) fn sources() -> &'static Sources {
     static SOURCES: OnceLock<Sources> = OnceLock::new();
     SOURCES.get_or_init(Sources::read)
 }
@@ -113,8 +113,9 @@ fn problem(words: &[String]) -> Option<String> {
 
 /// What is wrong with the packages, targets, features and filters of a command.
 fn target_problem(verb: &str, words: &[&str]) -> Option<String> {
-    let (mut package, mut test, mut filters, mut wanted) = (None, None, Vec::new(), Vec::new());
-    let mut words = words.iter().take_while(|word| **word != "--");
+    let (mut asked, mut test, mut filters, mut wanted) = (Vec::new(), None, Vec::new(), Vec::new());
+    let (before, behind) = words.split_at(words.iter().position(|word| *word == "--").unwrap_or(words.len()));
+    let mut words = before.iter();
     while let Some(word) = words.next() {
         let Some((option, takes_value)) = OPTIONS.iter().find(|(option, _)| option == word) else {
             if word.starts_with('-') {
@@ -125,7 +126,7 @@ fn target_problem(verb: &str, words: &[&str]) -> Option<String> {
         };
         let value = if *takes_value { Some(*words.next()?) } else { None };
         match (*option, value) {
-            ("-p" | "--package", value) => package = value,
+            ("-p" | "--package", Some(name)) => asked.push(name),
             ("--test", Some(name)) => {
                 test = Some(name);
                 wanted.push(("test", name));
@@ -136,11 +137,12 @@ fn target_problem(verb: &str, words: &[&str]) -> Option<String> {
             _ => {}
         }
     }
-    if let Some(name) = package.filter(|name| !packages().contains_key(*name)) {
+    if let Some(name) = asked.iter().find(|name| !packages().contains_key(**name)) {
         return Some(format!("there is no package {name}"));
     }
+    let is_chosen = |name: &str| asked.is_empty() || asked.contains(&name);
     let chosen: Vec<&Package> =
-        packages().iter().filter(|(name, _)| package.is_none_or(|it| it == *name)).map(|(_, it)| it).collect();
+        packages().iter().filter(|(name, _)| is_chosen(name)).map(|(_, package)| package).collect();
     for (kind, name) in &wanted {
         let has = |package: &&Package| match *kind {
             "feature" => package.features.contains(*name),
@@ -157,6 +159,8 @@ fn target_problem(verb: &str, words: &[&str]) -> Option<String> {
     if verb != "test" {
         return filters.first().map(|word| format!("what is {word}?"));
     }
+    // The program of the tests takes filters as well.
+    filters.extend(behind.iter().skip(1).filter(|word| !word.starts_with('-')));
     let names: Vec<String> = sources()
         .tests()
         .filter_map(|test| chosen.iter().find_map(|package| test.test_name(&package.folder)))
@@ -194,6 +198,7 @@ fn every_cargo_command_of_the_documentation_works_on_this_workspace() {
 fn a_made_up_cargo_command_is_seen() {
     let page = "`cargo xtask crash-matrx`, `cargo xtask sim --seed 7`, `cargo test -p ua-core the_transition_table_is_exactly_this`\n\n```sh\n\
                 cargo xtask sim --sed 7\ncargo test -p ua-cor\ncargo test -p ua-e2e --test e3e\ncargo test -p ua-e2e --test e2e resumed::\n\
+                cargo test -p ua-core -p ua-e2e --test e2e -- --ignored resumed::\n\
                 cargo run -p ua-runner --example granular_steps -- /tmp/x --die\ncargo build -p ua-cli --features crash-point\n\
                 cargo +nightly fuzz run job_files\ncargo tset\ncargo run -p ua-core\n\
                 cargo xtask acceptance --only mail-by-pigeon\n```\n";
@@ -203,15 +208,16 @@ fn a_made_up_cargo_command_is_seen() {
         "docs/x.md:5: `cargo test -p ua-cor`: there is no package ua-cor",
         "docs/x.md:6: `cargo test -p ua-e2e --test e3e`: there is no test e3e",
         "docs/x.md:7: `cargo test -p ua-e2e --test e2e resumed::`: no test is chosen by resumed::",
-        "docs/x.md:8: `cargo run -p ua-runner --example granular_steps -- /tmp/x --die`: there is no example granular_steps",
-        "docs/x.md:9: `cargo build -p ua-cli --features crash-point`: there is no feature crash-point",
-        "docs/x.md:10: `cargo fuzz run job_files`: there is no fuzz target job_files",
-        "docs/x.md:11: `cargo tset`: no page uses such a command yet; say here what has to be true of it",
-        "docs/x.md:12: `cargo run -p ua-core`: there is no program to run",
-        "docs/x.md:13: `cargo xtask acceptance --only mail-by-pigeon`: there is nothing called like that",
+        "docs/x.md:8: `cargo test -p ua-core -p ua-e2e --test e2e -- --ignored resumed::`: no test is chosen by resumed::",
+        "docs/x.md:9: `cargo run -p ua-runner --example granular_steps -- /tmp/x --die`: there is no example granular_steps",
+        "docs/x.md:10: `cargo build -p ua-cli --features crash-point`: there is no feature crash-point",
+        "docs/x.md:11: `cargo fuzz run job_files`: there is no fuzz target job_files",
+        "docs/x.md:12: `cargo tset`: no page uses such a command yet; say here what has to be true of it",
+        "docs/x.md:13: `cargo run -p ua-core`: there is no program to run",
+        "docs/x.md:14: `cargo xtask acceptance --only mail-by-pigeon`: there is nothing called like that",
         "docs/x.md:1: `cargo xtask crash-matrx`: error: unrecognized subcommand 'crash-matrx'",
     ];
-    assert_eq!((wrong, count), (wanted.map(str::to_owned).to_vec(), 13));
+    assert_eq!((wrong, count), (wanted.map(str::to_owned).to_vec(), 14));
 }
 
 // Flags.

@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         On::Server | On::Pooler => match PostgresServer::start("") {
             Ok(server) => Some(server),
             Err(why) if std::env::var_os("UA_NEED_POSTGRES").is_none() => {
-                println!("SKIPPED: {why}");
+                ua_testkit::skipped(&why);
                 return Ok(());
             }
             Err(why) => bail!(why),

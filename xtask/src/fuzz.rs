@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
-use ua_testkit::workspace_root;
+use ua_testkit::{skipped, workspace_root};
 
 /// The most memory of a target, in MiB; a reader that takes more on one small input is wrong.
 const MEMORY: u32 = 2_048;
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         bail!("there is no target {unknown}; there are {}", all.join(", "));
     }
     if let Some(missing) = missing() {
-        println!("not fuzzed: {missing}");
+        skipped(missing);
         return Ok(());
     }
     let wanted = all.iter().filter(|target| options.targets.is_empty() || options.targets.contains(target));

@@ -7,6 +7,8 @@ mod acceptance;
 mod arrows;
 mod attacks;
 mod bench;
+#[cfg(test)]
+mod ci_tests;
 mod crash_loop;
 mod crash_matrix;
 #[cfg(test)]

@@ -711,7 +711,10 @@ impl Mutant {
         Ok(match (output.status.success(), line) {
             // What follows is an example with ids and words of that run.
             (true, Some(line)) => Outcome::Seen(line.split("; for example").next().unwrap_or(line).to_owned()),
-            (true, None) => Outcome::Skipped,
+            (true, None) => {
+                ua_testkit::skipped(&format!("{} was not built in: {}", self.number, self.bug));
+                Outcome::Skipped
+            }
             (false, _) => {
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
                 Outcome::Unnoticed(said.lines().last().unwrap_or("it failed without a word").to_owned())

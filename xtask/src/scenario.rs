@@ -197,6 +197,11 @@ fn report(judged: &[Judged], expect: Option<Expect>, took: Duration) -> anyhow::
         count(|one| matches!(one.verdict, Ok(Verdict::Skipped(_)))),
         count(|one| one.verdict.is_err()),
     );
+    for one in judged {
+        if let Ok(Verdict::Skipped(why)) = &one.verdict {
+            ua_testkit::skipped(&format!("{}: {why}", one.scenario.name));
+        }
+    }
     let unexpected: Vec<String> = judged.iter().filter_map(|one| complaint(one, expect)).collect();
     ensure!(unexpected.is_empty(), "not as expected:\n  {}", unexpected.join("\n  "));
     Ok(())

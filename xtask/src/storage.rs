@@ -9,6 +9,8 @@ pub(crate) mod power_cut;
 use std::io::IsTerminal as _;
 use std::process::{Command, Stdio};
 
+use ua_testkit::skipped;
+
 /// Shows where a lane stands, on a terminal only.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
@@ -21,7 +23,7 @@ fn can_trace() -> bool {
     let traced = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
     let can = traced.is_ok_and(|status| status.success());
     if !can {
-        println!("skipped: strace is not installed, or tracing is not allowed here");
+        skipped("strace is not installed, or tracing is not allowed here");
     }
     can
 }

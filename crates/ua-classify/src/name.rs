@@ -84,6 +84,8 @@ pub(crate) fn read_name(tool: &ToolName) -> NameSays {
         None => read_without_verb(rest, &all),
     };
     match says {
+        // A word that is not read here may be a verb.
+        NameSays::Read(word) if !tool.tool.is_ascii() => NameSays::MayRead(word),
         NameSays::Effect(word) if has(THINGS, &word) => NameSays::Effect(told_by(rest).cloned().unwrap_or(word)),
         other @ (NameSays::Effect(_)
         | NameSays::Joins(_)

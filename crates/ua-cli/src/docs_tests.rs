@@ -278,8 +278,10 @@ fn is_a_name(words: &[String]) -> bool {
 #[test]
 fn every_command_in_a_hint_is_one_of_this_program() {
     let crates = workspace_root().join("crates");
-    let of = ["ua-cli", "ua-host", "ua-store", "ua-evidence", "ua-resume", "ua-report", "ua-runner", "ua-ledger"];
-    let mut folders: Vec<_> = of.iter().map(|name| crates.join(name).join("src")).collect();
+    // Whatever ships; the kit of the tests has made up commands.
+    let all = fs::read_dir(&crates).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<_> =
+        all.filter(|folder| !folder.ends_with("ua-testkit")).map(|folder| folder.join("src")).collect();
     let (mut wrong, mut count) = (Vec::new(), 0);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

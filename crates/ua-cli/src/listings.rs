@@ -34,6 +34,10 @@ const fn text(head: &'static str, widest: &'static str) -> Column {
     Column::text(head, widest)
 }
 
+const fn place(head: &'static str, widest: &'static str) -> Column {
+    Column::place(head, widest)
+}
+
 const fn extra(head: &'static str, widest: &'static str) -> Column {
     Column::extra(head, widest)
 }
@@ -100,7 +104,7 @@ listings! {
     /// `ua schedule list`.
     SCHEDULES = "ua schedule list": [
         whole("NAME", "nightly-report"), extra("CRON", "*/15 8-18 * * mon-fri"), extra("TIME ZONE", "Europe/Berlin"),
-        whole("NEXT", "Wed 08:00 CEST in 59 min"), extra("LAST RUN", "stopped (setup changed)"), text("JOB", PLACE),
+        whole("NEXT", "Wed 08:00 CEST in 59 min"), extra("LAST RUN", "stopped (setup changed)"), place("JOB", PLACE),
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [
@@ -119,7 +123,7 @@ listings! {
     DOCTOR_TOOLS = "ua doctor": [whole("TOOL", TOOL), text("CLASS", "read_only"), text("WHY", WORDS)];
     /// `ua config show`.
     SETTINGS = "ua config show": [
-        whole("SETTING", "tools.image_generation_model"), text("VALUE", PLACE), text("SOURCE", "environment (UA_ROOT)"),
+        whole("SETTING", "tools.image_generation_model"), place("VALUE", PLACE), text("SOURCE", "environment (UA_ROOT)"),
     ];
     /// `ua models list`.
     MODELS = "ua models list": [
@@ -128,11 +132,11 @@ listings! {
     ];
     /// `ua trust --list`.
     TRUSTED = "ua trust --list": [
-        whole("SERVER", "github"), whole("STATE", "changed since"), extra("SINCE", "59 min ago"), text("FILE", PLACE),
+        whole("SERVER", "github"), whole("STATE", "changed since"), extra("SINCE", "59 min ago"), place("FILE", PLACE),
     ];
     /// `ua login --list`.
     LOGINS = "ua login --list": [
-        whole("SERVER", "github"), text("ADDRESS", "https://mcp.example.org/v1/mcp"), extra("SCOPES", "read write"),
+        whole("SERVER", "github"), place("ADDRESS", "https://mcp.example.org/v1/mcp"), extra("SCOPES", "read write"),
         whole("UNTIL", "renewed automatically"), extra("KEPT IN", "keyring"),
     ];
     /// What a session of the gateway was asked for.
@@ -143,7 +147,7 @@ listings! {
     /// Clients of the gateway.
     BRIDGES = "ua gateway status": [
         whole("SERVER", "github"), text("CLIENT", "claude-code 2.1.329"), extra("BY", "stdio"),
-        text("SESSION", "0197a2c4-1111-7222-8333-944445555666"), text("PROJECT", PLACE),
+        text("SESSION", "0197a2c4-1111-7222-8333-944445555666"), place("PROJECT", PLACE),
     ];
     /// Calls of the gateway that are under way.
     UNDER_WAY = "ua gateway status, calls": [
@@ -155,5 +159,5 @@ listings! {
     /// Their turns.
     TURNS_OF_TWO = "ua runs diff, turns": [whole("TURN", "12 ="), text("A", WORDS), text("B", WORDS)];
     /// Their files.
-    FILES_OF_TWO = "ua runs diff, files": [text("FILE", PLACE), whole("A", "085e3b7525"), whole("B", "085e3b7525")];
+    FILES_OF_TWO = "ua runs diff, files": [place("FILE", PLACE), whole("A", "085e3b7525"), whole("B", "085e3b7525")];
 }

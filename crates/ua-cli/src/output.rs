@@ -16,7 +16,7 @@ use crate::error::HostError;
 use crate::shown::Shown;
 
 pub(crate) use crate::table::print_table;
-pub(crate) use ua_host::text::{line, plain};
+pub(crate) use ua_host::text::{line, place, plain};
 
 /// What makes the commands complete that this process tells; set once it is known where its runs are.
 static COMMANDS: OnceLock<Commands> = OnceLock::new();
@@ -191,6 +191,59 @@ const CLOSING: &str = "、。，．・：；？！」』）】〕］｝〉》…
 /// What no line ends with.
 const OPENING: &str = "「『（【〔［｛〈《([{";
 
+/// Stands for the parts of a line that there is no room for.
+const OTHER_PARTS: &str = " · …";
+/// A name of which there is less room than this is not worth its beginning.
+const SOME_OF_A_NAME: usize = 8;
+
+/// As much of a line of parts (`turn 3 · run_command`) as so many columns hold, in whole words. Never a number without its unit, the beginning of a
+/// path or a command, or of what stands in brackets: each would say something else.
+pub(crate) fn parts_in(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let left = room.saturating_sub(columns(OTHER_PARTS));
+    let mut kept = String::new();
+    let mut rest = words(text).peekable();
+    while let Some(word) = rest.next_if(|word| columns(&kept) + 1 + columns(word) <= left) {
+        if !kept.is_empty() {
+            kept.push(' ');
+        }
+        kept.push_str(word);
+    }
+    let next = rest.peek().copied().unwrap_or_default();
+    let opened = kept.rfind('(').filter(|open| !kept[*open..].contains(')'));
+    kept.truncate(opened.unwrap_or(kept.len()));
+    let is_whole = |word: &str| word.contains(|c: char| c.is_ascii_digit() || "/`(".contains(c));
+    let some = left.saturating_sub(columns(&kept) + 1);
+    if opened.is_none() && some >= SOME_OF_A_NAME && columns(next) > some && !is_whole(next) {
+        return format!("{kept} {}", cut_to(next, some));
+    }
+    // Behind a number there may be what it counts.
+    let counts = |kept: &str| kept.rsplit(' ').next().is_some_and(|word| word.contains(|c: char| c.is_ascii_digit()));
+    if next != "·" && opened.is_none() && counts(&kept) {
+        kept.truncate(kept.rfind(' ').unwrap_or(0));
+    }
+    let is_part = next == "·" || kept.ends_with('·');
+    kept.truncate(kept.trim_end_matches([' ', '·', ',', ';', ':']).len());
+    match (kept.is_empty(), is_part) {
+        (true, _) => "…".to_owned(),
+        (false, true) => kept + OTHER_PARTS,
+        (false, false) => kept + "…",
+    }
+}
+
+/// The beginning of a word in so many columns, with `…` behind it.
+fn cut_to(word: &str, room: usize) -> String {
+    let mut left = room.saturating_sub(1);
+    let fits = |c: &char| {
+        let rest = left.checked_sub(c.width().unwrap_or_default());
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    word.chars().take_while(fits).chain(['…']).collect()
+}
+
 /// How many columns of a terminal a text takes. Only colour drives one ([`Shown`]), and that takes none.
 pub(crate) fn columns(text: &str) -> usize {
     let mut parts = text.split('\u{1b}');
@@ -231,11 +284,13 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
         let below = indent + if line[indent..].starts_with("ua ") { 4 } else { 2 };
         let gap = line[indent..].find("  ").map(|at| indent + at);
         let value = gap.and_then(|gap| Some(gap + line[gap..].find(|c| c != ' ')?));
+        // A path or a command that is longer than that stands alone on its line: it is copied as it stands.
+        let longest = |word: &str| pieces(word).map(columns).max().unwrap_or_default();
+        let first = |value: usize| words(&line[value..]).next().map_or(0, longest);
+        let has_room = |value: usize| columns(&line[..value]) + first(value).max(NARROWEST) <= room;
         let (begin, rest, hang) = match gap.zip(value) {
             // Beside its name there is room for it.
-            Some((_, value)) if columns(&line[..value]) + NARROWEST <= room => {
-                (line[..value].to_owned(), &line[value..], columns(&line[..value]))
-            }
+            Some((_, value)) if has_room(value) => (line[..value].to_owned(), &line[value..], columns(&line[..value])),
             Some((gap, value)) => {
                 (format!("{}\n{:below$}", wrapped_to(&line[..gap], 0, Some(room)), ""), &line[value..], below)
             }
@@ -442,6 +497,53 @@ mod tests {
         for prose in ["the program ua has its own words", about, &open] {
             assert!(page_to(prose, Some(24)).contains('\n'), "{prose}");
         }
+    }
+
+    #[test]
+    fn a_line_of_parts_leaves_out_whole_parts() {
+        let line = "⠋ 42s · turn 12 · run_command · waiting for tool server mail to start (3 s so far, at most 30 s)";
+        for (room, wanted) in [
+            (200, line),
+            (90, "⠋ 42s · turn 12 · run_command · waiting for tool server mail to start…"),
+            (60, "⠋ 42s · turn 12 · run_command · waiting for tool server…"),
+            (33, "⠋ 42s · turn 12 · run_command · …"),
+            (30, "⠋ 42s · turn 12 · run_com…"),
+            (24, "⠋ 42s · turn 12 · …"),
+            (16, "⠋ 42s · turn…"),
+            (12, "⠋ 42s · …"),
+            (3, "…"),
+        ] {
+            assert_eq!(parts_in(line, room), wanted, "{room}");
+        }
+        let command = "⠋ 3s · turn 1 · order waits for an answer (`ua answer 04204fd2 --root /srv/runs`)";
+        assert_eq!(parts_in(command, 60), "⠋ 3s · turn 1 · order waits for an answer…");
+        let files = "⠋ 9s · reading 4200 files of /srv/a/very/long/path/that/nobody/has/room/for";
+        assert_eq!(parts_in(files, 40), "⠋ 9s · reading 4200 files of…");
+        assert_eq!(parts_in(files, 24), "⠋ 9s · reading…", "a number has what it counts, or is not there");
+        for room in 1..=100 {
+            for line in [line, command, files] {
+                let shown = parts_in(line, room);
+                assert!(columns(&shown) <= room, "{room}: {shown}");
+                let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit() || c == '…');
+                let last = shown.rsplit(' ').next().unwrap_or_default();
+                assert!(last == "…" || !is_number(last), "{room}: {shown}");
+            }
+        }
+    }
+
+    /// Beside its name a path would be broken by the terminal somewhere; alone on its line it is copied with it.
+    #[test]
+    fn a_path_that_has_no_room_beside_its_name_stands_alone() {
+        let path = "/srv/reports/runs/session_20261130_184816_tide-mills/work_products/report.pdf";
+        let page = format!("Workspace      {path}\n  ua resume 04204fd2 --root /srv/runs\nStatus         done");
+        for room in 21..=160 {
+            let shown = page_to(&page, Some(room));
+            let is_alone = shown.lines().any(|line| line == format!("  {path}"));
+            let is_beside = shown.lines().any(|line| line == format!("Workspace      {path}"));
+            assert!(if room < 15 + path.len() { is_alone } else { is_beside }, "{room}:\n{shown}");
+        }
+        let gone = page_to(&format!("Workspace      {path} (not there any more)"), Some(80));
+        assert!(gone.starts_with(&format!("Workspace\n  {path}")), "{gone}");
     }
 
     #[test]

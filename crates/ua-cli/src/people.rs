@@ -1,7 +1,7 @@
 //! The person at this terminal, as runs see them: lines and a live display while a run works, prompts, the summary at the end.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +56,61 @@ struct Told {
     lines: BTreeSet<String>,
     /// Questions that were asked at this terminal.
     asked: BTreeSet<QuestionId>,
+    /// Whom the run, or a sub-agent, waits for that is away, and why.
+    away: Away,
+}
+
+/// Who is away that is tried again and again, and why: by whose work it is, with nothing for the run that was started.
+#[derive(Debug, Default)]
+struct Away(BTreeMap<String, String>);
+
+/// What is away is a model, and no tool server.
+const MODEL: &str = "model ";
+
+/// What is new about something that happened to whoever watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// It is told.
+    Told,
+    /// It is told, and what can be done about it: a model, or a tool server, is away.
+    IsAway,
+    /// It was told before: it is away still, for the same reason.
+    Known,
+}
+
+impl Away {
+    /// Takes notice of what happened. Each try of something that is away is a request that leaves, one that is charged nothing, and a failure: it was
+    /// said once until when that goes on.
+    fn notice(&mut self, sub_agent: Option<&str>, signal: &RunEvent) -> News {
+        let whose = sub_agent.unwrap_or_default().to_owned();
+        let failed = if let RunEvent::Retrying { why, may_be_billed, .. } = signal {
+            Some((format!("{MODEL}{why}"), *may_be_billed))
+        } else if let RunEvent::ToolServerAway { why, was_sent, .. } = signal {
+            Some((format!("tools {why} {was_sent}"), false))
+        } else {
+            None
+        };
+        if let Some((why, is_billed)) = failed {
+            let before = self.0.insert(whose, why.clone());
+            // What costs something is told each time.
+            return if before.as_ref() == Some(&why) && !is_billed { News::Known } else { News::IsAway };
+        }
+        let is_away = self.0.get(&whose).is_some_and(|why| why.starts_with(MODEL));
+        if let RunEvent::Charged { was_sent, charge, .. } = signal {
+            let is_nothing = !was_sent || (is_away && charge.usage.total() == 0);
+            if !is_nothing {
+                self.0.remove(&whose);
+            }
+            return if is_nothing { News::Known } else { News::Told };
+        }
+        if is_away && matches!(signal, RunEvent::Thinking { .. }) {
+            return News::Known;
+        }
+        if matches!(signal, RunEvent::Thinking { .. } | RunEvent::Recorded { .. } | RunEvent::Call(_)) {
+            self.0.remove(&whose);
+        }
+        News::Told
+    }
 }
 
 /// A silence of a run that is left alone: most calls are done by then.
@@ -85,7 +140,12 @@ impl AtTerminal {
     fn wanted_line<'a>(&self, seen: &ObservedEvent<'a>) -> Option<Cow<'a, str>> {
         // An answer that is in nobody's hands but this process's is told to whoever wants to hear of errors alone.
         let is_error = matches!(seen.signal, RunEvent::AnswerNotKept { .. } | RunEvent::DatabaseFull { .. });
-        let line = seen.line.filter(|_| !self.quiet || is_error)?;
+        let news = lock(&self.told).away.notice(seen.sub_agent, seen.signal);
+        let line = seen.line.filter(|_| (!self.quiet || is_error) && news != News::Known)?;
+        if news == News::IsAway {
+            let command = lock(&self.under_way).next_command().to_owned();
+            return Some(Cow::Owned(format!("{line}. Ctrl-C stops the run, and `{command}` continues it")));
+        }
         let is_here = self.presence() == Presence::Here;
         if is_here && matches!(seen.signal, RunEvent::Call(CallProgress::Held { .. })) {
             return None;
@@ -182,7 +242,9 @@ impl People for AtTerminal {
 
     fn watch(&self, seen: &ObservedEvent<'_>) {
         lock(&self.under_way).take(seen);
-        if let Some(text) = self.wanted_line(seen) {
+        let wanted = self.wanted_line(seen);
+        let is_told = wanted.is_some();
+        if let Some(text) = wanted {
             let who = seen.sub_agent.map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
             let text = crate::moment::in_sentence(&text, ua_core::system::env().now()).into_owned();
             tell(format!("[{}] {who}{text}", clock(seen.elapsed)));
@@ -196,20 +258,40 @@ impl People for AtTerminal {
             } else {
                 None
             };
+            // What was told before is no news, and ends no silence.
+            let wait = wait.filter(|_| is_told);
             still.quiet_for(wait);
+            let mut standing = lock(&self.standing);
             if seen.sub_agent.is_none() {
-                let mut standing = lock(&self.standing);
                 standing.take(seen.signal);
-                still.doing(standing.doing_text(), standing.verb(), standing.note());
+            } else {
+                standing.take_below(seen.signal);
             }
-            if seen.line.is_some() {
+            still.doing(standing.doing_text(), standing.verb(), standing.note());
+            if is_told {
                 still.told();
             }
+            if wait.is_some() {
+                still.seldom();
+            }
         }
-        if seen.sub_agent.is_none()
-            && let Some(live) = &*lock(&self.live)
-        {
-            live.take(seen.signal);
+        if let Some(live) = &*lock(&self.live) {
+            if seen.sub_agent.is_none() {
+                live.take(seen.signal);
+            } else {
+                live.take_below(seen.signal);
+            }
+        }
+    }
+
+    fn settled(&self, question: &QuestionId) {
+        if let Some(still) = &*lock(&self.still) {
+            let mut standing = lock(&self.standing);
+            standing.settled(question);
+            still.doing(standing.doing_text(), standing.verb(), standing.note());
+        }
+        if let Some(live) = &*lock(&self.live) {
+            live.settled(question);
         }
     }
 
@@ -285,4 +367,66 @@ fn end_at_once(left: Arc<Mutex<UnderWay>>, by: EndedBy) {
         }
     });
     std::process::exit(i32::from(INTERRUPTED));
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Costs, Usage};
+    use ua_runner::{Charge, Spent};
+    use ua_store::RequestStatus;
+
+    use super::*;
+
+    fn failed(why: &str, may_be_billed: bool) -> RunEvent {
+        let (wait_millis, left_millis) = (1_000, 60_000);
+        RunEvent::Retrying {
+            attempt: 1,
+            why: why.to_owned(),
+            wait_millis,
+            left_millis,
+            may_be_billed,
+            ends_in_millis: None,
+        }
+    }
+
+    fn charged(tokens: u64, was_sent: bool) -> RunEvent {
+        RunEvent::Charged {
+            turn: 1,
+            status: if tokens == 0 { RequestStatus::Zero } else { RequestStatus::Actual },
+            was_sent,
+            is_whole: tokens > 0,
+            charge: Charge { usage: Usage { input_tokens: tokens, ..Usage::default() }, cost: None },
+            spent: Spent { tokens, costs: Costs::default() },
+            max_tokens: None,
+            max_cost: None,
+        }
+    }
+
+    /// Three lines a try that say the same are one line for all of them.
+    #[test]
+    fn whoever_is_away_is_told_of_once() {
+        let mut away = Away::default();
+        let mut notice = |signal: &RunEvent| away.notice(None, signal);
+        let thinking = RunEvent::Thinking { turn: 1 };
+        assert_eq!(notice(&thinking), News::Told);
+        assert_eq!(notice(&charged(0, false)), News::Known, "what comes of it is told next");
+        assert_eq!(notice(&failed("refused", false)), News::IsAway);
+        for _ in 0..3 {
+            for signal in [&thinking, &charged(0, false), &failed("refused", false)] {
+                assert_eq!(notice(signal), News::Known, "{signal:?}");
+            }
+        }
+        // Another reason is news, and so is what may cost something.
+        assert_eq!(notice(&failed("overloaded", false)), News::IsAway);
+        assert_eq!(notice(&charged(0, true)), News::Known);
+        assert_eq!(notice(&failed("overloaded", true)), News::IsAway);
+        // It is there again, and away once more.
+        assert_eq!(notice(&thinking), News::Known);
+        assert_eq!(notice(&charged(7, true)), News::Told);
+        assert_eq!(notice(&thinking), News::Told);
+        assert_eq!(notice(&failed("overloaded", false)), News::IsAway);
+        // A sub-agent has a model of its own.
+        assert_eq!(away.notice(Some("below"), &failed("overloaded", false)), News::IsAway);
+        assert_eq!(away.notice(Some("below"), &failed("overloaded", false)), News::Known);
+    }
 }

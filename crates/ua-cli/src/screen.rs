@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use ua_core::busy_with;
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::output::parts_in;
 use crate::shown::Shown;
 use crate::used::{INDENT, Used};
 
@@ -231,6 +232,7 @@ impl Display {
         let frame = usize::try_from(frame).unwrap_or_default() % FRAMES.len();
         let waits = busy_with(SHORT_WAIT).map_or_else(String::new, |busy| format!(" · {}", Shown::from(busy).as_str()));
         let doing = format!("{} {} · {}{waits}", FRAMES[frame], in_short(elapsed), self.doing);
+        let doing = room.map_or_else(|| doing.clone(), |room| parts_in(&doing, room));
         let mut lines = vec![cut(&doing, room)];
         let used = self.used.text(elapsed, room);
         if !used.is_empty() {

@@ -90,6 +90,11 @@ impl Still {
         silence.told_at = self.env.now();
         silence.most = silence.shortest;
     }
+
+    /// What was told just now is so for a while, and needs no other line soon.
+    pub(crate) fn seldom(&self) {
+        lock(&self.silence).most = LONGEST;
+    }
 }
 
 impl Drop for Still {

@@ -1,5 +1,7 @@
 //! Tables: one line a row, as wide as the terminal.
 //!
+//! What is copied and has no room in its row (a path, an address) stands whole on a line of its own with it.
+//!
 //! Where there is no terminal nothing is cut. On one, every column has said how it gives way ([`Column`]), and every table is declared in
 //! [`crate::listings`], where a test lays each of them out at every width. First texts are cut, the widest first; then what only stands
 //! beside the others is left out, then columns that say least, from the end, and after them texts. What a person acts on (an id, a status,
@@ -48,6 +50,8 @@ enum Gives {
     Never,
     /// Its cells are cut.
     Cut,
+    /// The same, but what is cut there stands whole on a line of its own.
+    Place,
     /// Its cells are cut, and it is left out before any other.
     First,
     /// It is left out.
@@ -63,6 +67,11 @@ impl Column {
     /// One whose cells may be cut.
     pub(crate) const fn text(head: &'static str, widest: &'static str) -> Self {
         Self { head, gives: Gives::Cut, widest }
+    }
+
+    /// One with places (paths, addresses), which are copied: one that its column has no room for stands on a line of its own.
+    pub(crate) const fn place(head: &'static str, widest: &'static str) -> Self {
+        Self { head, gives: Gives::Place, widest }
     }
 
     /// One whose cells may be cut, and that is left out before any other column is: words beside what a person looks for.
@@ -87,10 +96,9 @@ pub(crate) fn print_table(listing: &Listing, rows: Vec<Vec<String>>) -> Result<(
     let widths = widths(columns, &rows, crate::terminal::width());
     let has_color = crate::terminal::out_has_color();
     let heads: Vec<String> = columns.iter().map(|column| column.head.to_owned()).collect();
-    let lines = std::iter::once((&heads, false)).chain(rows.iter().map(|row| (row, true)));
-    let mut out = Shown::default();
-    for (row, is_body) in lines {
-        out = out.then(laid_out(columns, row, &widths, has_color && is_body)).then("\n");
+    let mut out = laid_out(columns, &heads, &widths, false).then("\n");
+    for row in &rows {
+        out = out.then(in_lines(columns, row, &widths, has_color));
     }
     print_exactly(out)
 }
@@ -145,7 +153,8 @@ fn widths_in(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> V
     };
     // What is cut last is what is left out first.
     let is = |index: usize, gives: Gives| {
-        columns[index].gives == gives || (gives == Gives::Cut && columns[index].gives == Gives::First)
+        columns[index].gives == gives
+            || (gives == Gives::Cut && matches!(columns[index].gives, Gives::First | Gives::Place))
     };
     // The widest of them give way, down to `least`.
     let cut_to = |widths: &mut Vec<Option<usize>>, least: usize, gives: Gives| {
@@ -180,6 +189,30 @@ fn widths_in(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> V
     cut_to(&mut widths, 1, Gives::Cut);
     leave_out(&mut widths, Gives::Never, 1);
     widths
+}
+
+/// A row with what belongs to it: a place that its column has no room for stands in front of the row that it names, or below it.
+fn in_lines(columns: &[Column], row: &[String], layout: &Layout, has_color: bool) -> Shown {
+    let is_apart = |nth: usize| {
+        let has_room = layout.widths[nth].is_some_and(|width| row[nth].width() <= width);
+        layout.cuts && columns[nth].gives == Gives::Place && !row[nth].is_empty() && !has_room
+    };
+    let apart: Vec<usize> = (0..row.len().min(columns.len())).filter(|nth| is_apart(*nth)).collect();
+    let mut beside = row.to_vec();
+    for nth in &apart {
+        beside[*nth].clear();
+    }
+    let line = laid_out(columns, &beside, layout, has_color).then("\n");
+    let (first, below): (Vec<usize>, Vec<usize>) = apart.into_iter().partition(|nth| *nth == 0);
+    let mut out = Shown::default();
+    for nth in first {
+        out = out.then(&row[nth]).then("\n");
+    }
+    out = out.then(line);
+    for nth in below {
+        out = out.then(format!("  {}\n", row[nth]));
+    }
+    out
 }
 
 fn laid_out(columns: &[Column], row: &[String], layout: &Layout, has_color: bool) -> Shown {
@@ -261,8 +294,42 @@ mod tests {
             let widths = widths(columns, std::slice::from_ref(&row), Some(room));
             laid_out(columns, &row, &widths, false).as_str().to_owned()
         };
-        assert_eq!(shown(60), "get_core_memory_blocks  read_only  hold");
-        assert_eq!(shown(80), "get_core_memory_blocks  read_only  hold           rule own-reads of the…");
+        assert_eq!(shown(56), "get_core_memory_blocks  read_only  hold");
+        assert_eq!(shown(62), "get_core_memory_blocks  read_only  hold        rule own-reads…");
+        assert_eq!(shown(80), "get_core_memory_blocks  read_only  hold        rule own-reads of the built-in…");
+    }
+
+    /// A path or an address is copied: it is whole at every width, in its row or on a line of its own.
+    #[test]
+    fn what_is_copied_is_never_cut() {
+        for listing in ALL {
+            let columns = listing.columns;
+            let row: Vec<String> = columns.iter().map(|column| column.widest.to_owned()).collect();
+            for room in 20..=160 {
+                let layout = widths(columns, std::slice::from_ref(&row), Some(room));
+                let shown = in_lines(columns, &row, &layout, false);
+                for (column, cell) in columns.iter().zip(&row).filter(|(column, _)| column.gives == Gives::Place) {
+                    let is_whole = shown.as_str().lines().any(|line| line.contains(cell.as_str()));
+                    assert!(is_whole, "{} of {} at {room}: {}", column.head, listing.name, shown.as_str());
+                }
+            }
+        }
+        let columns = crate::listings::SCHEDULES.columns;
+        let row = [
+            "nightly",
+            "0 3 * * *",
+            "UTC",
+            "Wed 08:00 UTC in 59 min",
+            "-",
+            "/srv/reports/jobs/tide-mills/nightly.json",
+        ];
+        let row = row.map(str::to_owned).to_vec();
+        let shown = |room| {
+            let layout = widths(columns, std::slice::from_ref(&row), Some(room));
+            in_lines(columns, &row, &layout, false).as_str().to_owned()
+        };
+        assert!(shown(80).ends_with("\n  /srv/reports/jobs/tide-mills/nightly.json\n"), "{}", shown(80));
+        assert_eq!(shown(160).lines().count(), 1, "where there is room it is one line");
     }
 
     #[test]

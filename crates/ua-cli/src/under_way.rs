@@ -130,6 +130,11 @@ impl UnderWay {
         self.room_until = None;
     }
 
+    /// How the run is resumed, in the words of this terminal.
+    pub(crate) fn next_command(&self) -> &str {
+        &self.next_command
+    }
+
     /// What a first signal does.
     pub(crate) fn stopping(&self, drain: Drain) -> String {
         let mut sentences = vec!["stopping; nothing new is started".to_owned()];

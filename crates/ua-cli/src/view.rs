@@ -60,6 +60,9 @@ pub(crate) struct RunRow {
     /// ended at once, `not begun` for a queued one that is in no queue, `outdated` for one that did more than the database, an older copy, knows of,
     /// `stopped` with its reason.
     pub(crate) shown_status: String,
+    /// The same as a table has room for it.
+    #[serde(skip)]
+    pub(crate) status_cell: String,
     /// Why it is stopped: budget, interrupt, provider, provider_refused, unknown_model, fingerprint, tool_server or idle.
     #[schemars(with = "Option<String>")]
     pub(crate) stop_reason: Option<RunStop>,
@@ -106,6 +109,7 @@ impl RunRow {
             run_id: run.run_id,
             status: run.status,
             shown_status: standing.to_string(),
+            status_cell: standing.in_a_table(),
             stop_reason: run.stop_reason,
             status_detail: run.status_detail,
             created_at: run.created_at,
@@ -119,6 +123,12 @@ impl RunRow {
             job_key: run.job_key,
             parent_run_id: run.parent_run_id,
         }
+    }
+
+    /// Where it is driven, whole, if a table has no room for that; a line below it.
+    pub(crate) fn where_it_is(&self) -> Option<String> {
+        let (id, shown) = (crate::ids::short(self.run_id.as_str()), &self.shown_status);
+        (self.status_cell != *shown).then(|| format!("\nrun {id} is {}\n", crate::output::place(shown)))
     }
 }
 

@@ -351,6 +351,9 @@ pub struct ModelChoice {
     /// How much effort the model makes, in its provider's word: `low`, `medium`, `high`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
+    /// How the model thinks, for models that are told so: `adaptive`, as much as it deems right, or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
     /// The most tokens of thoughts before a reply, for models that are told so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_tokens: Option<u32>,

@@ -36,6 +36,9 @@ pub fn cut(text: &str, limit: usize) -> String {
     }
 }
 
+/// The most characters of a place (a path, an address) or a command: as many as the system lets a path have, for what is cut cannot be copied.
+pub const PLACE: usize = 4_096;
+
 /// One line of plain text: cleaned, cut, breaks written as `\n`.
 pub fn line(text: &str, limit: usize) -> String {
     cut(&clean(text.trim()), limit).replace('\n', "\\n").replace('\t', " ")

@@ -1,16 +1,17 @@
 //! The runtime database: a file, or one on a server. Here alone it is known which.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Sha256, Timestamp};
 use ua_resume::Commands;
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
-    FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, Lost, MessageRecord, PastStore, QuestionRecord,
-    QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, TrailOf,
-    Turns,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
+    FleetDone, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, Lost, MessageRecord, PastStore,
+    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, TrailOf, Turns,
 };
 #[cfg(feature = "postgres")]
 use ua_store_postgres::PostgresStore;
@@ -55,6 +56,14 @@ impl OtherPlace {
 pub struct Database {
     kept: Kept,
     known: KnownSecrets,
+    written: Written,
+}
+
+/// How many batches were committed here.
+#[derive(Debug, Default)]
+struct Written {
+    all: AtomicU64,
+    synced: AtomicU64,
 }
 
 /// Where the rows are.
@@ -80,13 +89,18 @@ pub(crate) enum OnlyOne {
 impl Database {
     /// One that is a file.
     pub(crate) fn file(store: SqliteStore, known: &KnownSecrets) -> Self {
-        Self { kept: Kept::File(store), known: known.clone() }
+        Self { kept: Kept::File(store), known: known.clone(), written: Written::default() }
     }
 
     /// One on a server.
     #[cfg(feature = "postgres")]
     pub(crate) fn server(store: PostgresStore, known: &KnownSecrets) -> Self {
-        Self { kept: Kept::Server(store), known: known.clone() }
+        Self { kept: Kept::Server(store), known: known.clone(), written: Written::default() }
+    }
+
+    /// How many writes were committed since it was opened, and how many of them waited for the disk.
+    pub(crate) fn commits(&self) -> (u64, u64) {
+        (self.written.all.load(Ordering::Relaxed), self.written.synced.load(Ordering::Relaxed))
     }
 
     fn port(&self) -> &dyn FleetStore {
@@ -126,7 +140,8 @@ impl Database {
         }
     }
 
-    /// Whether `effects.log` knows anything that the database does not, of whichever run. Beside a server nothing is kept that could.
+    /// Whether `effects.log` knows anything that the database does not, of whichever run; of a server, whether runs are held because it has another
+    /// history than before.
     ///
     /// # Errors
     /// The database or the log cannot be read.
@@ -134,7 +149,20 @@ impl Database {
         match &self.kept {
             Kept::File(store) => store.is_older_copy().await,
             #[cfg(feature = "postgres")]
-            Kept::Server(_) => Ok(false),
+            Kept::Server(store) => Ok(!store.held(None).await?.is_empty()),
+        }
+    }
+
+    /// Holds what has not ended on a server that is known to lack writes that it had taken. A file that lacks some has its log, which knows of which
+    /// runs.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub(crate) async fn hold_unfinished(&self) -> Result<(), StoreError> {
+        match &self.kept {
+            Kept::File(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Kept::Server(store) => store.hold_unfinished().await,
         }
     }
 
@@ -223,7 +251,11 @@ impl Database {
 impl Store for Database {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
         self.known.refuse_in(batch.changes().flat_map(Change::said))?;
-        self.port().commit(by, batch).await
+        let (writes, is_synced) = (batch.changes().next().is_some(), batch.durability() == Durability::Synced);
+        let committed = self.port().commit(by, batch).await?;
+        self.written.all.fetch_add(u64::from(writes), Ordering::Relaxed);
+        self.written.synced.fetch_add(u64::from(writes && is_synced), Ordering::Relaxed);
+        Ok(committed)
     }
 
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {

@@ -5,7 +5,7 @@ use ua_store::{QuestionStatus, RunStore as _};
 
 use crate::database::{Database, OtherPlace};
 use crate::error::HostError;
-use crate::text::line;
+use crate::text::place;
 use crate::tree;
 
 /// So many questions are named each with the command that answers it.
@@ -36,9 +36,9 @@ impl Elsewhere {
         Ok(Some(Self { place, questions }))
     }
 
-    /// Where it is, in a line.
+    /// Where it is, whole and in a line.
     pub(crate) fn shown(&self) -> String {
-        line(&self.place.shown, 80)
+        place(&self.place.shown)
     }
 
     /// The commands that answer the run's questions, as the first part of a sentence; nothing, if none is open.

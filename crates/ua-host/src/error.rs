@@ -282,6 +282,15 @@ impl HostError {
             StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows the runs"),
             StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
             StoreError::HoldsSecret { .. } => Self::usage(message).hint(crate::words::LEAVE_IT_OUT),
+            // Epochs only rise: the database lacks that this process took the run.
+            StoreError::Fenced { ours, theirs, .. } if theirs < ours => Self::failed(message).of_lost_writes().hint([
+                text("the database lacks that this process took the run: it was restored from a copy, or a standby that lacked some writes took over; "),
+                text("compare `ua calls list` with what was received, then "),
+                Word::Resume(""),
+                text(" ("),
+                Word::Move,
+                text(" when workers have it)"),
+            ]),
             StoreError::Fenced { .. } => {
                 Self::waiting(message).hint("another process took this run over; this one changed nothing more")
             }

@@ -56,11 +56,18 @@ impl From<&PastError> for HostError {
         match error {
             PastError::Forgotten { run, forgotten } => {
                 let sender = sender_of(run, forgotten);
-                let held = Self::storage(error.to_string()).hint(format!(
-                    "nothing was sent; restore a newer copy of the database; or find out what became of them (`ua db check` lists all), then run \
-                     `ua db accept {run}`{}, and give a person's answers again: {ANSWERS_AGAIN}",
-                    or_for_all(sender.as_ref())
-                ));
+                let held = Self::storage(error.to_string()).hint(if forgotten.iter().any(Forgotten::is_failed_over) {
+                    format!(
+                        "nothing was sent; find out at the receiving ends what the run sent after that (`ua db check` lists all that are held), then \
+                         run `ua db accept {run}`, and it continues from where the database has it; or `ua runs cancel {run}`, if it had done its work"
+                    )
+                } else {
+                    format!(
+                        "nothing was sent; restore a newer copy of the database; or find out what became of them (`ua db check` lists all), then \
+                         run `ua db accept {run}`{}, and give a person's answers again: {ANSWERS_AGAIN}",
+                        or_for_all(sender.as_ref())
+                    )
+                });
                 let held = held.field("kind", WENT_BACK).of_lost_writes();
                 match sender {
                     Some(sender) => held.field(SENDER, sender),

@@ -8,7 +8,6 @@ use ua_store::NewBlob;
 
 use crate::error::HostError;
 use crate::people::People;
-use crate::text::line;
 
 /// Takes the files that a job names, which lie in `folder`. Returns what they hold.
 pub fn take(redactor: &Redactor, spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob>, HostError> {
@@ -73,7 +72,7 @@ pub(crate) fn tell_changed(people: &dyn People, spec: &RunSpec, folder: &Path) {
         if let Some(now) = input_file_now(folder, &file.path).filter(|now| *now != file.sha256) {
             people.tell(&format!(
                 "{} has changed since the run was started (SHA-256 {now}, was {}); the run continues with what it was started with",
-                line(&file.path, 160),
+                crate::text::place(&file.path),
                 file.sha256
             ));
         }

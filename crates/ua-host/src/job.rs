@@ -355,6 +355,7 @@ async fn store_new(
         files,
     };
     launch.tell_unknown_model(host.settings(), people.as_ref());
+    launch.tell_uncounted(host.settings(), people.as_ref(), &store).await;
     earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();

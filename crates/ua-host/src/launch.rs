@@ -19,6 +19,7 @@ use ua_mcp::{McpConfig, ServerSpec};
 use ua_runner::{PinSettings, RetryPolicy, RunSettings};
 use ua_store::RunRecord;
 
+use crate::Database;
 use crate::budgets::BudgetChange;
 use crate::claude_code;
 use crate::error::HostError;
@@ -603,6 +604,17 @@ impl Launch {
         let table = (self.pricing.as_deref(), self.pricing_is_the_projects);
         if let Some(doubt) = pricing::doubt(settings, table, &self.provider, &self.model) {
             people.remark(&format!("note: {doubt}"));
+        }
+    }
+
+    /// Says at the first run that asks this model that nobody counts what it costs. How much is not known then stands with every run.
+    pub(crate) async fn tell_uncounted(&self, settings: &Settings, people: &dyn People, store: &Database) {
+        let table = (self.pricing.as_deref(), self.pricing_is_the_projects);
+        let said = pricing::uncounted(settings, table, &self.provider, &self.model);
+        if let Some(said) = said
+            && !pricing::was_asked_before(store, &self.provider, &self.model).await
+        {
+            people.remark(&format!("note: {said}"));
         }
     }
 

@@ -69,6 +69,10 @@ pub mod session;
 pub mod settings;
 #[cfg(test)]
 mod share;
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
+#[path = "../../ua-testkit/src/skips.rs"]
+mod skips;
 mod spans;
 pub mod standing;
 mod standpoint;

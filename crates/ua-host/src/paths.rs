@@ -30,7 +30,7 @@ pub(crate) fn cannot_read_or(what: &str, file: &Path, error: &io::Error, missing
 /// A question with the file that was probably meant, in front of a hint: one beside the place that was named, whose name is like it. Nothing where
 /// there is none.
 pub fn did_you_mean(file: &Path) -> String {
-    let meant = beside_it(file).map(|meant| crate::text::line(&meant.shown().to_string(), 100));
+    let meant = beside_it(file).map(|meant| crate::text::place(&meant.shown().to_string()));
     meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "))
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Budgets, Costs, Env};
+use ua_core::{Budgets, Costs, Env, QuestionId};
 use ua_dispatch::StopSignal;
 use ua_resume::Standing;
 use ua_resume::answers::Beside;
@@ -125,6 +125,10 @@ pub trait People: Send + Sync {
 
     /// Something happened. Called from where it happens, so it must not block.
     fn watch(&self, _seen: &ObservedEvent<'_>) {}
+
+    /// A question that a tool asked in the middle of a call, which waits for the answer, needs none any more: it has one, or the tool was told *no*.
+    /// Somebody who watches may be told so a moment late. Must not block.
+    fn settled(&self, _question: &QuestionId) {}
 
     /// The work on the run that was begun is over; tool servers have ended, and questions are asked only now.
     fn paused(&self) {}

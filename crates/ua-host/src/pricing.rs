@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ua_core::{Money, PriceTable, RunSpec, ShowPath as _, TokenPrice};
+use ua_store::{RunQuery, Store as _};
 
+use crate::Database;
 use crate::error::{HostError, chain};
 use crate::hint::{Hint, Word, text};
 use crate::placed::{FileKind, Place};
@@ -114,6 +116,46 @@ pub(crate) fn doubt(
     Some(format!("{} has no price for {model} of {provider}, so its cost is unknown; {slip}", file.shown()))
 }
 
+/// That what a run costs is not counted, with what changes it; `None` where it is, where no model is asked, and where an entry that was probably meant
+/// is [named](doubt).
+pub(crate) fn uncounted(
+    settings: &Settings,
+    (file, of_project): (Option<&Path>, bool),
+    provider: &str,
+    model: &str,
+) -> Option<String> {
+    if matches!(provider, "scripted" | "replay") {
+        return None;
+    }
+    let table = table(settings, file, of_project).ok()?;
+    if price(&table, provider, model).is_some() || doubt(settings, (file, of_project), provider, model).is_some() {
+        return None;
+    }
+    let why = file
+        .map_or_else(|| "there is no price table".to_owned(), |file| format!("{} has no price for it", file.shown()));
+    Some(format!(
+        "what {model} of {provider} costs is not counted: {why}. Tokens are; {} shows what to write down where costs are to be counted, too",
+        crate::models::looked_up(provider, model)
+    ))
+}
+
+/// How many runs are looked at for one that asked the same model.
+const LOOKED_AT: u32 = 20;
+
+/// Whether a run of this database has asked the model before: what is to be said of the model was said then.
+pub(crate) async fn was_asked_before(store: &Database, provider: &str, model: &str) -> bool {
+    let query = RunQuery { without_tasks: true, limit: LOOKED_AT, ..RunQuery::default() };
+    // What cannot be read now is told of where it is needed.
+    let Ok(heads) = store.find_runs(&query).await else { return true };
+    for head in heads {
+        let Ok(run) = store.run(&head.run_id).await else { continue };
+        if run.launch["provider"] == provider && run.launch["model"] == model {
+            return true;
+        }
+    }
+    false
+}
+
 /// Refuses a budget of money that could not be kept, and any table that cannot be read.
 pub(crate) fn check(
     settings: &Settings,
@@ -187,6 +229,18 @@ fn said_to_cost(settings: &Settings, provider: &str, model: &str) -> String {
 mod tests {
     use super::*;
     use crate::env::Process;
+
+    #[test]
+    fn where_nothing_is_counted_it_is_said_with_what_changes_it() {
+        let settings = Settings::default();
+        let said = uncounted(&settings, (None, false), "anthropic", "claude-sonnet-4-5").unwrap();
+        assert!(
+            said.starts_with("what claude-sonnet-4-5 of anthropic costs is not counted: there is no price table"),
+            "{said}"
+        );
+        assert!(said.contains("`ua models show claude-sonnet-4-5 --provider anthropic`"), "{said}");
+        assert_eq!(uncounted(&settings, (None, false), "scripted", "scripted"), None, "a script costs nothing");
+    }
 
     #[test]
     fn a_price_under_a_misspelt_name_is_named() {

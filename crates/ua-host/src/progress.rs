@@ -350,6 +350,11 @@ pub(crate) fn keep_lines(workspace: &Workspace, redactor: &Redactor, lines: &[Lo
     }
 }
 
+/// Keeps a sentence in the log of a run that no event of the run says.
+pub(crate) fn keep_note(workspace: &Workspace, redactor: &Redactor, at: Timestamp, sentence: &str) {
+    keep(workspace, redactor, "run.log", &format!("{at} {sentence}"));
+}
+
 /// The most that is read of a log, to see what stands in it.
 const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
 

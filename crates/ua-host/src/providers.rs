@@ -194,6 +194,7 @@ pub fn extras_of(spec: &RunSpec) -> Result<ModelExtras, HostError> {
     let model = &spec.model;
     let extras = ModelExtras {
         effort: model.effort.clone(),
+        thinking: model.thinking.clone(),
         thinking_tokens: model.thinking_tokens,
         tool_choice: model.tool_choice.clone(),
         headers: model.headers.clone(),
@@ -224,6 +225,7 @@ pub fn by_settings(
 fn anthropic(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
     let mut config = AnthropicConfig::new(needed_key(settings, "anthropic")?.unwrap_or_default().into());
     config.extras = extras;
+    config.models = crate::models::table(settings)?;
     if let Some(base_url) = settings.var("ANTHROPIC_BASE_URL") {
         let plain = plain_http_hosts(settings)?;
         crate::base_url::check(&settings.said_as("ANTHROPIC_BASE_URL"), &base_url, &plain)?;

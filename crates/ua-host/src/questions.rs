@@ -3,11 +3,11 @@
 //! Durable Jobs v1 spec §6 (escalation). An answer goes one way, whoever gives it and wherever: into the database, from which the owner
 //! of the run takes it when it goes on.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::Database;
-use ua_core::{Audience, CallId, QuestionId, RunId, span_in_words};
+use ua_core::{Audience, CallId, QuestionId, RunId, Timestamp, span_in_words};
 use ua_dispatch::{CallProgress, Elicitations};
 use ua_ledger::{LateReplies as _, NotTaken};
 use ua_resume::answers::{self, words};
@@ -341,9 +341,31 @@ async fn until_settled(host: &Host, store: &Database, question: &QuestionRecord)
     }
 }
 
+/// Tells people when what a tool asked, which waits for the answer, needs none any more. It is answered through the database, and of that a run
+/// that waits tells nobody.
+async fn tell_when_settled(
+    host: Host,
+    people: Arc<dyn People>,
+    store: Weak<Database>,
+    question: QuestionId,
+    until: Timestamp,
+) {
+    while host.env().now() < until {
+        host.env().clock.sleep(LOOK_EVERY).await;
+        // Whose run is over keeps nobody's database open.
+        let Some(store) = store.upgrade() else { return };
+        // A database that cannot be read now may be readable again.
+        if store.question(&question).await.is_ok_and(|now| now.status != QuestionStatus::Open) {
+            break;
+        }
+    }
+    people.settled(&question);
+}
+
 /// A watcher that also asks, while somebody is here: a tool server that asks in the middle of a call waits on its connection. The answer
 /// goes the same way as one from any other process: the run reads it from the database (MCP elicitation).
 pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Database>, inner: Watcher) -> Watcher {
+    let is_here = people.presence() == Presence::Here;
     Arc::new(move |signal| {
         let asking = if let RunEvent::Call(CallProgress::Asking { question, patience }) = &signal {
             Some((question.clone(), host.env().now().plus(*patience)))
@@ -351,7 +373,10 @@ pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Dat
             None
         };
         inner(signal);
-        if let Some((question, until)) = asking {
+        let Some((question, until)) = asking else { return };
+        let (id, watched) = (question.question_id.clone(), Arc::downgrade(&store));
+        tokio::spawn(tell_when_settled(host.clone(), people.clone(), watched, id, until));
+        if is_here {
             let (host, people, store) = (host.clone(), people.clone(), store.clone());
             tokio::spawn(async move {
                 match put(&host, people.as_ref(), &store, &question, true).await {

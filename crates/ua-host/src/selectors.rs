@@ -224,7 +224,12 @@ pub fn misnamed(classifier: &Classifier, tools: &[&ToolSpec]) -> Option<HostErro
 
 /// Which rule of which file, about which tool, and what is wrong with it.
 fn in_words(found: &Misnamed) -> String {
-    format!("{}: {found}, in rule `{}` of {}", line(&found.tool, 100), line(&found.rule_id, 60), line(&found.file, 200))
+    format!(
+        "{}: {found}, in rule `{}` of {}",
+        line(&found.tool, 100),
+        line(&found.rule_id, 60),
+        crate::text::place(&found.file)
+    )
 }
 
 /// The tool that a build may lack.

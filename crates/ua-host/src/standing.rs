@@ -12,7 +12,6 @@ use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::home::Home;
 use crate::restart::is_held;
-use crate::text::line;
 use crate::tree;
 
 /// How many entries of the queue are looked at.
@@ -120,7 +119,7 @@ async fn elsewhere(store: &Database, runs: &[&RunId]) -> Result<BTreeMap<RunId, 
         let failed = |e| HostError::store("read the run", &e);
         let now = store.fleet_now(ua_core::system::env().now()).await.map_err(failed)?;
         let is_silent = !shows_life(&store.run(run).await.map_err(failed)?, now);
-        let shown = line(&place.shown, 40);
+        let shown = crate::text::place(&place.shown);
         there.insert((*run).clone(), OtherPlace { shown, is_silent, is_to_end: false });
     }
     Ok(there)

@@ -14,6 +14,11 @@ pub fn line(text: &str, width: usize) -> String {
     cut
 }
 
+/// A place (a path, an address, a command) that is [`plain`] and on one line: whole, since what is cut cannot be copied.
+pub fn place(text: &str) -> String {
+    line(text, usize::MAX)
+}
+
 /// As much of a quoted name is shown at its beginning and at its end where that leaves room for what is said about it.
 const NAME_ENDS: (usize, usize) = (24, 16);
 
@@ -47,6 +52,13 @@ pub fn line_with_names(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
     use crate::escape::plain_json;
+
+    #[test]
+    fn a_place_is_whole_and_on_one_line() {
+        let long = format!("/srv/{}/report.pdf", "tide-mills/".repeat(60));
+        assert_eq!(place(&long), long);
+        assert_eq!(place("/srv/a\nb"), "/srv/a b");
+    }
 
     #[test]
     fn a_typing_error_has_a_nearest_name_and_another_word_has_none() {

@@ -1,7 +1,8 @@
 //! The client of the Anthropic Messages API.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what is refused for the ids of tool uses that another
-//! model made is asked once more with others.
+//! One completion is one HTTP request, and nothing of it is repeated, but for two things: what is refused for the ids of tool uses that another
+//! model made, for thoughts, or for the kind of thinking that is asked for, is asked once more with others, or without; and what is refused for a
+//! part that goes with every request, without that ([`crate::unasked`]).
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
@@ -9,8 +10,10 @@ mod assembler;
 mod keys;
 #[cfg(test)]
 mod stream_tests;
+mod thinking;
 pub(crate) mod wire;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,15 +22,19 @@ use secrecy::SecretString;
 use ua_core::{Env, ModelTurn};
 
 pub(crate) use self::assembler::Assembler;
+use self::thinking::Thinking;
 use crate::ANTHROPIC;
 use crate::chat::names::{ANTHROPIC_LONGEST, naming_tools, with_own_names};
 use crate::error::LlmError;
 use crate::extras::ModelExtras;
 use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
+use crate::models::ModelTable;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
+use crate::thoughts::{BUDGET, Lessons, ThoughtsThere, begins_without_thoughts};
 use crate::tool_ids::{IdForm, IdsThere};
+use crate::unasked::{Unasked, Wire};
 use crate::written::Conversations;
 
 /// The API version whose wire format this client speaks.
@@ -52,6 +59,8 @@ pub struct AnthropicConfig {
     pub cache_prompt: bool,
     /// How the model is to work.
     pub extras: ModelExtras,
+    /// What is known of models, of which this wire reads how they think.
+    pub models: ModelTable,
 }
 
 impl AnthropicConfig {
@@ -65,6 +74,7 @@ impl AnthropicConfig {
             reply_timeout: Duration::from_hours(1),
             cache_prompt: true,
             extras: ModelExtras::default(),
+            models: ModelTable::shipped(),
         }
     }
 }
@@ -76,6 +86,9 @@ pub struct AnthropicProvider {
     cache_prompt: bool,
     extras: ModelExtras,
     ids: IdsThere,
+    unasked: Unasked,
+    thoughts: ThoughtsThere,
+    models: ModelTable,
     written: Conversations<Vec<wire::Part>>,
 }
 
@@ -94,23 +107,49 @@ impl AnthropicProvider {
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), address::is_of(&reach.endpoint, &["anthropic.com"]));
+        let is_strict = address::is_of(&reach.endpoint, &["anthropic.com"]);
+        let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), is_strict);
+        let thoughts = ThoughtsThere::new(ANTHROPIC, is_strict);
         let (http, written) = (HttpClient::new(reach, env)?, Conversations::default());
-        Ok(Self { http, cache_prompt: config.cache_prompt, extras: config.extras, ids, written })
+        let unasked = Unasked::new(Wire::Messages);
+        let AnthropicConfig { cache_prompt, extras, models, .. } = config;
+        Ok(Self { http, cache_prompt, extras, ids, unasked, thoughts, models, written })
     }
 
     /// The body that a request is sent as.
     pub fn request_body(&self, request: &ModelRequest) -> String {
-        self.body_of(&self.ids.in_form(request))
+        let with_ids = self.ids.in_form(request);
+        let (sent, thinking) = self.in_form(&with_ids);
+        self.body_of(&sent, thinking)
     }
 
-    fn body_of(&self, request: &ModelRequest) -> String {
-        self.written.write(request, |written| wire::write(written, request, self.cache_prompt, &self.extras))
+    /// A request as its server takes it, as far as is known, and how the model is to think.
+    fn in_form<'r>(&self, request: &'r ModelRequest) -> (Cow<'r, ModelRequest>, Thinking<'_>) {
+        let known = self.thoughts.known(&request.model);
+        let has_budget = !self.models.find(ANTHROPIC, &request.model).is_some_and(|model| model.adaptive);
+        let thinking = Thinking::of(&self.extras, has_budget, |kind| known.kinds.contains(kind));
+        let sent = self.thoughts.in_form(request);
+        if known.is_strict && thinking.kind() == Some(BUDGET) && begins_without_thoughts(&sent.messages) {
+            // Until the user speaks again. And a model that is not to think takes no thoughts.
+            return (self.thoughts.without_any(request), Thinking::default());
+        }
+        (sent, thinking)
     }
 
-    /// One HTTP request.
-    async fn ask(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        self.http.complete(self.body_of(request), &request.model, Assembler::new(request), observer).await
+    fn body_of(&self, request: &ModelRequest, thinking: Thinking<'_>) -> String {
+        self.written
+            .write(request, |written| wire::write(written, request, self.cache_prompt, (&self.extras, thinking)))
+    }
+
+    /// One HTTP request, and another one without what it was refused for that nobody asked for.
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        thinking: Thinking<'_>,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let body = self.body_of(request, thinking);
+        self.unasked.complete(&self.http, &body, &request.model, || Assembler::new(request), observer).await
     }
 }
 
@@ -121,11 +160,19 @@ impl LlmProvider for AnthropicProvider {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        let sent = self.ids.in_form(request);
-        let mut answer = self.ask(&sent, observer).await;
-        if answer.as_ref().is_err_and(|error| self.ids.learns_from(error, &sent)) {
-            answer = self.ask(&self.ids.in_form(request), observer).await;
-        }
+        let mut lessons = Lessons::default();
+        let answer = loop {
+            let with_ids = self.ids.in_form(request);
+            let (sent, thinking) = self.in_form(&with_ids);
+            let answer = self.ask(&sent, thinking, observer).await;
+            let learns = |error: &LlmError| {
+                self.ids.learns_from(error, &sent)
+                    || self.thoughts.learns_from(error, &sent, thinking.kind(), &mut lessons)
+            };
+            if !answer.as_ref().is_err_and(learns) {
+                break answer;
+            }
+        };
         let turn = answer.map_err(|error| naming_tools(error, request, ANTHROPIC_LONGEST))?;
         Ok(in_own_words(turn, request))
     }

@@ -1,9 +1,10 @@
 //! The client of Chat Completions: OpenAI's older interface, and the one that llama.cpp, vLLM, Ollama, OpenRouter and many
 //! others speak.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated, but for two things: what a server refuses because a user may not speak
-//! there ([`wire::Roles`]), or for the ids of calls that another model made, is asked once more in the form that it takes, and in that form from
-//! then on. Servers differ in what they send; [`assembler`] reads all of
+//! One completion is one HTTP request, and nothing of it is repeated, but for three things: what a server refuses because a user may not speak
+//! there ([`wire::Roles`]), for the ids of calls that another model made or for what its models thought, or for a part that goes with every request
+//! ([`crate::unasked`]), is asked once more in the form that it takes, and in that form from then on. Servers differ in what they send;
+//! [`assembler`] reads all of
 //! their shapes, and nothing but a stated end makes a reply whole.
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
@@ -36,11 +37,13 @@ use crate::http::{HttpClient, Key, Reach, address};
 use crate::plain_http::PlainHttpHosts;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
+use crate::thoughts::{Lessons, ThoughtsThere};
 use crate::tool_ids::{IdForm, IdsThere};
+use crate::unasked::{Unasked, Wire};
 use crate::written::Conversations;
 
 /// The field of a kept block that has what a server said of the calls of its reply besides, in their order.
-const OF_CALLS: &str = "of_calls";
+pub(crate) const OF_CALLS: &str = "of_calls";
 
 /// The longest id of a call that OpenAI takes on this wire.
 const LONGEST_ID: usize = 40;
@@ -111,6 +114,8 @@ pub struct ChatProvider {
     output_limit: OutputLimit,
     extras: ModelExtras,
     ids: IdsThere,
+    unasked: Unasked,
+    thoughts: ThoughtsThere,
     written: Conversations<String>,
     /// The same where only the model may speak behind results.
     written_strictly: Conversations<String>,
@@ -143,25 +148,33 @@ impl ChatProvider {
         };
         let (written, written_strictly) = (Conversations::default(), Conversations::default());
         let (http, is_strict) = (HttpClient::new(reach, env)?, AtomicBool::new(false));
-        Ok(Self { http, output_limit, extras: config.extras, ids, written, written_strictly, is_strict })
+        let (thoughts, unasked) = (ThoughtsThere::new(OPENAI_CHAT, false), Unasked::new(Wire::Chat));
+        let extras = config.extras;
+        Ok(Self { http, output_limit, extras, ids, unasked, thoughts, written, written_strictly, is_strict })
     }
 
-    /// One HTTP request, and a second one with other ids where it was refused for those of the history.
+    /// One HTTP request, and others with other ids and thoughts where it was refused for those of the history.
     async fn ask(
         &self,
         request: &ModelRequest,
         roles: Roles,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        let sent = self.ids.in_form(request);
-        let answer = self.send(&sent, roles, observer).await;
-        if answer.as_ref().is_err_and(|error| self.ids.learns_from(error, &sent)) {
-            return self.send(&self.ids.in_form(request), roles, observer).await;
+        let mut lessons = Lessons::default();
+        loop {
+            let with_ids = self.ids.in_form(request);
+            let sent = self.thoughts.in_form(&with_ids);
+            let answer = self.send(&sent, roles, observer).await;
+            let learns = |error: &LlmError| {
+                self.ids.learns_from(error, &sent) || self.thoughts.learns_from(error, &sent, None, &mut lessons)
+            };
+            if !answer.as_ref().is_err_and(learns) {
+                return answer;
+            }
         }
-        answer
     }
 
-    /// One HTTP request.
+    /// One HTTP request, and another one without what it was refused for that nobody asked for.
     async fn send(
         &self,
         request: &ModelRequest,
@@ -174,7 +187,7 @@ impl ChatProvider {
         };
         let body =
             written.write(request, |written| wire::write(written, request, self.output_limit, &self.extras, roles));
-        self.http.complete(body, &request.model, Assembler::new(request), observer).await
+        self.unasked.complete(&self.http, &body, &request.model, || Assembler::new(request), observer).await
     }
 }
 

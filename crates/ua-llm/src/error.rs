@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ua_core::{Audience, FailureClass, ForkWith, OtherModel, span_in_words};
 
+use crate::http::{reject, too_long};
 use crate::models::ModelTable;
+use crate::unasked::{first_named, says_not_taken};
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -205,6 +207,9 @@ pub enum LlmError {
     },
 }
 
+/// Bytes of the shortest key that is a secret: so many as those have that are taken out elsewhere.
+const SHORTEST_SECRET: usize = 8;
+
 /// What a person is told to do who works on a run in a terminal.
 const RESUME: &str = "resume the run";
 
@@ -369,7 +374,9 @@ impl LlmError {
     /// request as it is, and no part of it is named. Who knows how large it was can tell.
     pub fn may_be_too_long(&self) -> bool {
         let Self::InvalidRequest { status, message } = self else { return false };
-        matches!(status.number(), 400 | 413 | 422) && !crate::http::too_long::names_a_part(message)
+        let names_something =
+            too_long::names_a_part(message) || too_long::names_thoughts(message) || too_long::names_an_item(message);
+        matches!(status.number(), 400 | 413 | 422) && !names_something
     }
 
     /// How long a reply may be asked for, where it is a refusal of a request that asks for a longer one than `asked` tokens; in tokens.
@@ -384,24 +391,64 @@ impl LlmError {
 
     /// Whether it is a refusal of the form in which a request wants the result of a job: it names that part, or the grammar that is made of it.
     pub fn is_about_output(&self) -> bool {
-        const PARTS: [&str; 9] = [
+        const PARTS: [&str; 20] = [
             "response_format",
             "responseformat",
+            "response format",
             "response_schema",
             "responseschema",
+            "response schema",
+            "response_mime_type",
+            "responsemimetype",
+            "response mime type",
             "text.format",
             "output_config",
             "output_format",
+            "output format",
+            "output schema",
             "json_schema",
+            "json mode",
             "structured output",
+            "structured_output",
+            "guided_json",
+            "guided decoding",
         ];
         let (Self::InvalidRequest { status, message } | Self::TooLong { status, message }) = self else { return false };
         if !matches!(status.number(), 400 | 422) {
             return false;
         }
         let said = message.to_ascii_lowercase();
+        // What is about the effort stands beside it.
+        let names_it = PARTS.iter().any(|part| said.contains(part)) && !said.contains("output_config.effort");
         // Of the forms of tools' arguments a server makes a grammar, too.
-        PARTS.iter().any(|part| said.contains(part)) || (said.contains("grammar") && !said.contains("tool"))
+        names_it || (said.contains("grammar") && !said.contains("tool"))
+    }
+
+    /// Whether it is a refusal that may be one of the form of the result, though it does not say so: it names no part of the request that it could be
+    /// for instead. Who knows whether a request with that form was ever taken can tell.
+    pub fn may_be_about_output(&self) -> bool {
+        const OTHERS: [&str; 12] = [
+            "messages.",
+            "messages[",
+            "messages:",
+            "input.",
+            "input[",
+            "contents[",
+            "role",
+            "signature",
+            "thinking",
+            "tool_use",
+            "tool_call",
+            "image",
+        ];
+        let Self::InvalidRequest { status, message } = self else { return false };
+        let said = message.to_ascii_lowercase();
+        matches!(status.number(), 400 | 422)
+            && !too_long::names_a_part(message)
+            && !says_too_many_tools(message)
+            && !reject::says_no_tools(message)
+            && !OTHERS.iter().any(|part| said.contains(part))
+            && job_field(message).is_none()
     }
 
     /// Whether it is a refusal of a schema, of which it does not say whose it is. Who knows whether tools were offered can tell.
@@ -419,7 +466,7 @@ impl LlmError {
         }
         let said = message.to_ascii_lowercase();
         ["image", "media type", "media_type", "picture"].iter().any(|word| said.contains(word))
-            || !crate::http::too_long::names_a_part(message)
+            || !(too_long::names_a_part(message) || too_long::names_thoughts(message))
     }
 
     /// Within which time the limit is whole again that was reached. It may be sooner, so nobody gives up for it.
@@ -476,9 +523,9 @@ impl LlmError {
         }
     }
 
-    /// Takes `secret` out of what a server said.
+    /// Takes `secret` out of what a server said. What is as short as a word is no secret, and stands in many (`ollama`, `token`).
     pub(crate) fn without(mut self, secret: &str) -> Self {
-        if let Some(text) = self.words_mut() {
+        if let Some(text) = self.words_mut().filter(|_| secret.len() >= SHORTEST_SECRET) {
             *text = text.replace(secret, "[key]");
         }
         self
@@ -554,28 +601,14 @@ impl LlmError {
                     with(ForkWith::Model)
                 )
             }
-            Self::InvalidRequest { message, .. } if says_too_many_tools(message) => {
-                format!(
-                    "offer fewer tools, only those that are needed: fork the run with others denied{}, or leave servers out",
-                    with(ForkWith::Job)
-                )
+            Self::InvalidRequest { message, .. } => {
+                hint_of_refusal(message, url, audience, (&with(ForkWith::Job), &with(ForkWith::Model)))
             }
-            Self::InvalidRequest { message, .. } if crate::http::reject::names_no_reason(message) => {
+            Self::BadTool { tool, .. } if tool.starts_with("mcp__ua__") => {
                 format!(
-                    "it gives no reason, so look at what such servers refuse without one: a base URL{url} of another API than the one that is \
-                     spoken, a model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
-                )
-            }
-            Self::InvalidRequest { message, .. } if let Some(field) = always_sent(message) => {
-                format!(
-                    "`{field}` is in every request, and no setting changes that: use an endpoint of this provider that takes it, or a proxy in \
-                     between that leaves it out or renames it"
-                )
-            }
-            Self::InvalidRequest { .. } => {
-                format!(
-                    "correct what the provider names: in a fork of the run{} if it is something that the run keeps (the model's settings, a tool, \
-                     the history), else before it continues (the account, a server in between)",
+                    "it is one that `ua` brings along, which the {work} may rely on: fork the run with another model{}, or, if it does without the \
+                     tool, with that denied{}",
+                    with(ForkWith::Model),
                     with(ForkWith::Job)
                 )
             }
@@ -610,24 +643,65 @@ impl LlmError {
     }
 }
 
-/// The field that a refusal does not know, where it is one that is in every request.
-fn always_sent(message: &str) -> Option<&'static str> {
-    const UNKNOWN: [&str; 9] = [
-        "unsupported parameter",
-        "unrecognized",
-        "unknown",
-        "extra inputs",
-        "extra_forbidden",
-        "not supported",
-        "not permitted",
-        "not allowed",
-        "unexpected",
+/// What helps whose request was refused in these words. It ends with how a run is forked with another job, or another model.
+fn hint_of_refusal(message: &str, url: &str, audience: Audience, (with_job, with_model): (&str, &str)) -> String {
+    if says_too_many_tools(message) {
+        return format!(
+            "offer fewer tools, only those that are needed: fork the run with others denied{with_job}, or leave servers out"
+        );
+    }
+    if reject::says_no_tools(message) {
+        return format!(
+            "it calls no tools: fork the run with a model that does{with_model}, or start its server so that it reads tool calls"
+        );
+    }
+    if reject::names_no_reason(message) {
+        return format!(
+            "it gives no reason, so look at what such servers refuse without one: a base URL{url} of another API than the one that is spoken, a \
+             model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
+        );
+    }
+    if let Some((named, field)) = job_field(message) {
+        if field == LONGEST_REPLY {
+            return format!(
+                "`{named}` says how long a reply may be, and so what it may cost, so that every request has it: use an endpoint of this provider \
+                 that takes it, or a proxy in between that leaves it out or renames it"
+            );
+        }
+        let (work, said) = (audience.work(), audience.pick(format!("`model.{field}`"), format!("`{field}`")));
+        return format!(
+            "the {work} sets {said}, which this model does not take: leave it out in a fork of the run{with_job}, or take another model"
+        );
+    }
+    format!(
+        "correct what the provider names: in a fork of the run{with_job} if it is something that the run keeps (the model's settings, a tool, the \
+         history), else before it continues (the account, a server in between)"
+    )
+}
+
+/// What a job calls the longest reply.
+const LONGEST_REPLY: &str = "max_output_tokens";
+
+/// The field of a request that a refusal does not know, where that is there because of the job, and what the job calls it. What goes with a request
+/// unasked is left out before anybody reads of it.
+fn job_field(message: &str) -> Option<(&'static str, &'static str)> {
+    // As the wires name it, and as a job does.
+    const FIELDS: [(&str, &str); 11] = [
+        ("max_completion_tokens", LONGEST_REPLY),
+        ("max_tokens", LONGEST_REPLY),
+        ("max_output_tokens", LONGEST_REPLY),
+        ("temperature", "temperature_milli"),
+        ("seed", "seed"),
+        ("reasoning_effort", "effort"),
+        ("reasoning.effort", "effort"),
+        ("output_config.effort", "effort"),
+        ("thinking.type", "thinking"),
+        ("budget_tokens", "thinking_tokens"),
+        ("tool_choice", "tool_choice"),
     ];
-    let said = message.to_ascii_lowercase();
-    let is_unknown = UNKNOWN.iter().any(|words| said.contains(words));
     // Whoever refuses one by the other's name names both, and the one that was sent first.
-    let named = ["stream_options", "max_completion_tokens", "max_tokens"].into_iter();
-    named.filter_map(|field| Some((said.find(field)?, field))).min().map(|(_, field)| field).filter(|_| is_unknown)
+    let named = FIELDS.into_iter().filter_map(|field| Some((first_named(message, field.0)?, field)));
+    named.min().map(|(_, field)| field).filter(|_| says_not_taken(message))
 }
 
 /// The variables that have the key and the base URL of a provider, each as it stands behind those words; nothing for one that is set up
@@ -644,26 +718,70 @@ fn variables_of(provider: &str) -> (&'static str, &'static str) {
 mod tests {
     use super::*;
 
+    /// What the job asks for is not left out without a word: whoever reads of the refusal reads which of its fields it is.
     #[test]
-    fn a_field_that_every_request_has_is_not_said_to_be_a_setting() {
+    fn a_refusal_of_what_the_job_asks_for_names_its_field() {
+        let hint = |message: &str, audience| {
+            let refused = LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
+            refused.hint_to(audience, "openai-chat").unwrap()
+        };
+        for (message, field) in [
+            ("Unsupported parameter: 'temperature' is not supported with this model.", "temperature_milli"),
+            ("`temperature` is deprecated for this model.", "temperature_milli"),
+            ("Unrecognized request argument supplied: seed", "seed"),
+            ("body.reasoning_effort: Extra inputs are not permitted", "effort"),
+            ("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "effort"),
+            ("\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\"", "thinking"),
+            ("tool_choice: Input tag 'any' is not supported", "tool_choice"),
+        ] {
+            let terminal = hint(message, Audience::Terminal);
+            assert!(terminal.starts_with(&format!("the job sets `model.{field}`, which")), "{message}: {terminal}");
+            assert!(terminal.contains("--job-overrides"), "{terminal}");
+            let program = hint(message, Audience::Program);
+            assert!(program.starts_with(&format!("the step sets `{field}`, which")), "{message}: {program}");
+        }
         for (message, field) in [
             (
                 "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
                 "max_tokens",
             ),
-            ("Unrecognized request argument supplied: stream_options", "stream_options"),
-            ("body.stream_options: Extra inputs are not permitted", "stream_options"),
             ("unknown field `max_completion_tokens`, expected `max_tokens`", "max_completion_tokens"),
+            ("Unsupported parameter: max_output_tokens", "max_output_tokens"),
         ] {
-            let refused = LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
-            let hint = refused.hint("openai-chat").unwrap();
-            assert!(hint.starts_with(&format!("`{field}` is in every request")), "{message}: {hint}");
+            let told = hint(message, Audience::Terminal);
+            assert!(told.starts_with(&format!("`{field}` says how long a reply may be")), "{message}: {told}");
         }
-        let other = LlmError::InvalidRequest {
-            status: Status::Http(400),
-            message: "Unsupported parameter: 'temperature'".to_owned(),
-        };
-        assert!(other.hint("openai-chat").unwrap().starts_with("correct what the provider names"));
+        for other in ["temperature: too high", "Unknown name \"x\", expected one of \"seed\"", "unknown field seeds"] {
+            assert!(hint(other, Audience::Terminal).starts_with("correct what the provider names"), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_the_form_of_a_result_is_one_in_every_servers_words() {
+        let refused =
+            |message: &str| LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
+        for message in [
+            "json mode cannot be combined with tool/function calling",
+            "Function calling with a response mime type: 'application/json' is unsupported",
+            "response format is not available for this model",
+            "guided decoding failed to compile",
+        ] {
+            assert!(refused(message).is_about_output(), "{message}");
+        }
+        for message in ["no explanation was given", "Provider returned error", "Request contains an invalid argument."]
+        {
+            assert!(!refused(message).is_about_output() && refused(message).may_be_about_output(), "{message}");
+        }
+        for message in [
+            "tools.3.custom.input_schema: bad",
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "Unsupported parameter: 'temperature'",
+            "too many tools",
+            "Unexpected role 'user' after role 'tool'",
+            "output_config.effort: Extra inputs are not permitted",
+        ] {
+            assert!(!refused(message).is_about_output() && !refused(message).may_be_about_output(), "{message}");
+        }
     }
 
     #[test]
@@ -690,9 +808,19 @@ mod tests {
 
     #[test]
     fn a_secret_that_a_server_echoed_is_not_repeated() {
-        let error =
-            LlmError::Unauthorized { status: Status::Http(401), message: "no such key: sk-1!".into() }.without("sk-1");
+        let error = LlmError::Unauthorized { status: Status::Http(401), message: "no such key: sk-12345!".into() }
+            .without("sk-12345");
         assert_eq!(error.to_string(), "the model provider refused the credentials (HTTP 401): no such key: [key]!");
+    }
+
+    /// The keys of servers on this machine are words, and no secrets; without their letters no refusal could be read.
+    #[test]
+    fn a_key_that_is_a_word_leaves_a_refusal_as_it_is() {
+        for key in ["k", "ollama", "token", "sk-1234", ""] {
+            let words = format!("registry.{key}.ai/gemma does not support max_tokens, {key}");
+            let error = LlmError::InvalidRequest { status: Status::Http(400), message: words.clone() }.without(key);
+            assert!(error.to_string().ends_with(&words), "{error}");
+        }
     }
 
     /// Whoever cannot pay has a key that is right.
@@ -707,7 +835,8 @@ mod tests {
         assert_eq!(hint, "add credit to the account at the provider, or raise its limit there, then resume the run");
         assert_eq!(error.class(), FailureClass::Operator);
         assert!(error.is_final() && error.was_refused() && error.left_us() && !error.may_retry());
-        let secret = LlmError::Unpaid { status: Status::Http(402), message: "pay for sk-1".into() }.without("sk-1");
+        let secret =
+            LlmError::Unpaid { status: Status::Http(402), message: "pay for sk-12345".into() }.without("sk-12345");
         assert!(secret.to_string().ends_with("pay for [key]"), "{secret}");
     }
 

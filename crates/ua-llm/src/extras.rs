@@ -30,7 +30,9 @@ const ANY_TOOL: [&str; 3] = ["auto", "any", "none"];
 pub struct ModelExtras {
     /// How much effort the model makes: `low`, `medium`, `high`, or whatever else its provider knows.
     pub effort: Option<String>,
-    /// The most tokens of thoughts before a reply.
+    /// How the model thinks: `adaptive`, as much as it deems right; `off`; or another word that its provider knows.
+    pub thinking: Option<String>,
+    /// The most tokens of thoughts before a reply. A model that takes no budget thinks as much as it deems right.
     pub thinking_tokens: Option<u32>,
     /// `auto`, `any`, `none`, or the name of the tool that every reply calls.
     pub tool_choice: Option<String>,
@@ -56,7 +58,9 @@ impl ModelExtras {
         let is_agent = provider == "claude-code";
         let forces_a_tool = self.tool_choice.as_deref().is_some_and(|choice| !["auto", "none"].contains(&choice));
         let own = "it has its own settings for that";
+        let theirs = "only `anthropic` takes it; `effort` is the word of the others";
         let fields = [
+            ("thinking", self.thinking.is_some() && provider != "anthropic", theirs),
             (
                 "thinking_tokens",
                 self.thinking_tokens.is_some() && provider != "anthropic",
@@ -91,20 +95,11 @@ impl ModelExtras {
         self.headers.iter().map(read).collect()
     }
 
-    /// In the words of the Messages API.
+    /// In the words of the Messages API, but for the thoughts.
     pub(crate) fn for_messages(&self, body: &mut Value) {
         if let Some(effort) = &self.effort {
             // Beside the schema of the reply, where there is one.
             body["output_config"]["effort"] = json!(effort);
-        }
-        if let Some(tokens) = self.thinking_tokens {
-            body["thinking"] = json!({"type": "enabled", "budget_tokens": tokens});
-            // Thoughts are part of the longest reply, which has to leave something for the reply itself; and they bear no temperature.
-            let longest = body["max_tokens"].as_u64().unwrap_or(0);
-            if longest <= u64::from(tokens) {
-                body["max_tokens"] = json!(longest + u64::from(tokens));
-            }
-            body.as_object_mut().and_then(|body| body.remove("temperature"));
         }
         self.choose(body, ANTHROPIC_LONGEST, |choice| match choice {
             "auto" | "any" | "none" => json!({ "type": choice }),
@@ -156,6 +151,7 @@ mod tests {
     fn extras(tool_choice: &str) -> ModelExtras {
         ModelExtras {
             effort: Some("high".into()),
+            thinking: None,
             thinking_tokens: Some(2_000),
             tool_choice: Some(tool_choice.into()),
             headers: BTreeMap::new(),
@@ -167,7 +163,7 @@ mod tests {
         let body = || json!({"max_tokens": 1_000, "temperature": 0.5, "tools": [{"name": "t"}]});
         let mut messages = body();
         extras("t").for_messages(&mut messages);
-        let expected = json!({"max_tokens": 3_000, "tools": [{"name": "t"}], "thinking": {"type": "enabled", "budget_tokens": 2_000},
+        let expected = json!({"max_tokens": 1_000, "temperature": 0.5, "tools": [{"name": "t"}],
                               "output_config": {"effort": "high"}, "tool_choice": {"type": "tool", "name": "t"}});
         assert_eq!(messages, expected);
         let mut with_schema = json!({"output_config": {"format": {"type": "json_schema"}}});
@@ -230,6 +226,8 @@ mod tests {
             assert_eq!(fields(&all("t"), provider), ["thinking_tokens"]);
             assert_eq!(fields(&ModelExtras { thinking_tokens: None, ..all("t") }, provider), [""; 0]);
         }
+        let adaptive = ModelExtras { thinking: Some("adaptive".into()), thinking_tokens: None, ..all("t") };
+        assert_eq!((fields(&adaptive, "anthropic"), fields(&adaptive, "openai")), (vec![], vec!["thinking"]));
         assert_eq!((fields(&all("t"), "scripted"), fields(&ModelExtras::default(), "claude-code")), (vec![], vec![]));
     }
 

@@ -58,7 +58,9 @@ mod schema;
 mod script;
 mod scripted;
 mod session;
+mod thoughts;
 mod tool_ids;
+mod unasked;
 mod written;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};

@@ -31,6 +31,9 @@ pub struct ModelFacts {
     /// Whether it writes replies by a JSON Schema; where nobody says so, it reads the schema in its prompt, and is only checked.
     #[serde(default)]
     pub structured: bool,
+    /// Whether it thinks as much as it deems right and takes no budget of thoughts, or takes one no longer for long (Anthropic).
+    #[serde(default)]
+    pub adaptive: bool,
     /// What a million tokens cost in US dollars, when the file was written.
     #[serde(default)]
     pub price: Option<ModelPrice>,
@@ -246,6 +249,15 @@ mod tests {
         let sonnet = shipped.find("anthropic", "claude-sonnet-4-5-20250929").unwrap();
         assert_eq!((sonnet.context, sonnet.max_output), (Some(200_000), Some(64_000)));
         assert!(sonnet.structured && !shipped.find("anthropic", "claude-of-tomorrow").unwrap().structured);
+        for (model, is_adaptive) in [
+            ("claude-opus-5-5", true),
+            ("claude-sonnet-4-6-20260217", true),
+            ("claude-opus-4-5", false),
+            ("claude-haiku-4-5-20251001", false),
+            ("claude-of-tomorrow", false),
+        ] {
+            assert_eq!(shipped.find("anthropic", model).unwrap().adaptive, is_adaptive, "{model}");
+        }
         // Both wires of OpenAI know its models.
         assert_eq!(shipped.find("openai-chat", "gpt-5"), shipped.find("openai", "gpt-5"));
         assert!(shipped.find("openai", "gpt-5").is_some() && shipped.find("other", "gpt-5").is_none());

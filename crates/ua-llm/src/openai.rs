@@ -1,7 +1,8 @@
 //! The client of the OpenAI Responses API.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what is refused for the ids of calls that another model
-//! made is asked once more with others. With [`OpenAiConfig::keep_replies`] the provider keeps its
+//! One completion is one HTTP request, and nothing of it is repeated, but for two things: what is refused for the ids of calls that another model
+//! made, or for its thoughts, is asked once more with others, or without; and what is refused for a part that goes with every request, without that
+//! ([`crate::unasked`]). With [`OpenAiConfig::keep_replies`] the provider keeps its
 //! replies, and a request continues from one (`previous_response_id`); without, every request is complete in itself and nothing is
 //! kept. A conversation object is never used: others could change it, and then a run would not know what its model knows.
 //!
@@ -29,7 +30,9 @@ use crate::plain_http::PlainHttpHosts;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
+use crate::thoughts::{Lessons, ThoughtsThere};
 use crate::tool_ids::{IdForm, IdsThere};
+use crate::unasked::{Unasked, Wire};
 use crate::written::Conversations;
 
 /// The longest id of a call that OpenAI takes on this wire.
@@ -80,6 +83,8 @@ pub struct OpenAiProvider {
     keep_replies: bool,
     extras: ModelExtras,
     ids: IdsThere,
+    unasked: Unasked,
+    thoughts: ThoughtsThere,
     written: Conversations<String>,
 }
 
@@ -102,8 +107,9 @@ impl OpenAiProvider {
         };
         let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), address::is_openai(&reach.endpoint));
         let http = HttpClient::new(reach, env)?;
-        let written = Conversations::default();
-        Ok(Self { http, keep_replies: config.keep_replies, extras: config.extras, ids, written })
+        let (thoughts, written) = (ThoughtsThere::new(OPENAI, false), Conversations::default());
+        let (keep_replies, extras, unasked) = (config.keep_replies, config.extras, Unasked::new(Wire::Responses));
+        Ok(Self { http, keep_replies, extras, ids, unasked, thoughts, written })
     }
 
     async fn ask(
@@ -112,17 +118,11 @@ impl OpenAiProvider {
         request: &ModelRequest,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        // A reply that is continued from is kept with the ids that it has.
+        // A reply that is continued from is kept with the ids and the thoughts that it has.
         let answer = if known.is_some() {
             self.send(known, request, observer).await
         } else {
-            let sent = self.ids.in_form(request);
-            let answer = self.send(None, &sent, observer).await;
-            if answer.as_ref().is_err_and(|error| self.ids.learns_from(error, &sent)) {
-                self.send(None, &self.ids.in_form(request), observer).await
-            } else {
-                answer
-            }
+            self.ask_in_form(request, observer).await
         };
         let turn = answer.map_err(|error| naming_tools(error, request, OPENAI_LONGEST))?;
         Ok(with_own_names(turn, request, OPENAI_LONGEST))
@@ -130,7 +130,23 @@ impl OpenAiProvider {
 }
 
 impl OpenAiProvider {
-    /// One HTTP request.
+    /// One HTTP request with the whole history, and others with other ids and thoughts where it was refused for those.
+    async fn ask_in_form(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        let mut lessons = Lessons::default();
+        loop {
+            let with_ids = self.ids.in_form(request);
+            let sent = self.thoughts.in_form(&with_ids);
+            let answer = self.send(None, &sent, observer).await;
+            let learns = |error: &LlmError| {
+                self.ids.learns_from(error, &sent) || self.thoughts.learns_from(error, &sent, None, &mut lessons)
+            };
+            if !answer.as_ref().is_err_and(learns) {
+                return answer;
+            }
+        }
+    }
+
+    /// One HTTP request, and another one without what it was refused for that nobody asked for.
     async fn send(
         &self,
         known: Option<&KnownPrefix>,
@@ -140,7 +156,8 @@ impl OpenAiProvider {
         let body = self
             .written
             .write(request, |written| wire::write(written, request, known, self.keep_replies, &self.extras));
-        self.http.complete(body, &request.model, Assembler::new(request, known.cloned()), observer).await
+        let assembler = || Assembler::new(request, known.cloned());
+        self.unasked.complete(&self.http, &body, &request.model, assembler, observer).await
     }
 }
 

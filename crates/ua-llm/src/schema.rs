@@ -1,13 +1,33 @@
 //! A tool's schema as model providers take it.
 //!
 //! Servers write schemas that are good JSON Schema and that providers refuse, with one bad tool for the whole request: alternatives at the
-//! root (`anyOf`, `oneOf`, `allOf`), a reference there, no `properties`, no type. What a model reads is folded into one object; whatever it
-//! sends is still checked against the schema as its server wrote it.
+//! root (`anyOf`, `oneOf`, `allOf`), a reference there, no `properties`, no type; and wherever it stands, a list of which nothing says what is in
+//! it. What a model reads is folded into one object; whatever it sends is still checked against the schema as its server wrote it.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
 /// The words that no provider takes at the root.
 const AT_ROOT: [&str; 9] = ["anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else"];
+/// Words with schemas by name.
+const BY_NAME: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+/// Words with one schema, or with a list of them.
+const ONE_OR_MANY: [&str; 5] = ["items", "prefixItems", "anyOf", "oneOf", "allOf"];
+/// Words with one schema.
+const ONE: [&str; 9] = [
+    "additionalProperties",
+    "additionalItems",
+    "propertyNames",
+    "unevaluatedProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+];
+/// What a schema is made of: without these words it says nothing that a model could follow.
+const STRUCTURE: [&str; 5] = ["type", "properties", "items", "required", "description"];
 /// As deep as references at the root are followed.
 const MAX_DEPTH: usize = 8;
 /// Names and values that are copied for one tool. A schema of a kilobyte may have 10^8 alternatives; those behind are left out.
@@ -16,7 +36,7 @@ const MOST_VALUES: usize = 100_000;
 /// The schema as providers take it: an object with properties. One that is fine already is sent as it is.
 pub(crate) fn folded(schema: &Value) -> Value {
     let mut mended = schema.clone();
-    mend_required(&mut mended);
+    mend(&mut mended);
     let schema = &mended;
     let is_object = schema["type"] == "object" && schema["properties"].is_object();
     let is_plain =
@@ -32,31 +52,81 @@ pub(crate) fn folded(schema: &Value) -> Value {
     Value::Object(folded)
 }
 
-/// Writes what is wanted as the list of names that a provider takes. Older schemas say it in the property itself (`"required": true`), and some
-/// servers write that at the root.
-fn mend_required(schema: &mut Value) {
-    let Some(fields) = schema.as_object_mut() else { return };
-    let mut wanted = Vec::new();
-    for (name, property) in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
-        if property.get("required") == Some(&Value::Bool(true)) {
-            wanted.push(Value::from(name.as_str()));
+/// Looks at each schema that stands directly in another one.
+fn each_part(fields: &mut Map<String, Value>, look: &mut dyn FnMut(&mut Value)) {
+    for word in BY_NAME {
+        for (_, part) in fields.get_mut(word).and_then(Value::as_object_mut).into_iter().flatten() {
+            look(part);
         }
-        mend_required(property);
     }
-    for word in ["$defs", "definitions", "patternProperties", "dependentSchemas"] {
-        let parts = fields.get_mut(word).and_then(Value::as_object_mut).into_iter().flatten();
-        parts.for_each(|(_, part)| mend_required(part));
-    }
-    for word in ["items", "prefixItems", "anyOf", "oneOf", "allOf"] {
+    for word in ONE_OR_MANY {
         match fields.get_mut(word) {
-            Some(Value::Array(parts)) => parts.iter_mut().for_each(mend_required),
-            Some(part) => mend_required(part),
+            Some(Value::Array(parts)) => {
+                for part in parts {
+                    look(part);
+                }
+            }
+            Some(part) => look(part),
             None => {}
         }
     }
-    for word in ["additionalProperties", "not", "if", "then", "else", "contains"] {
-        fields.get_mut(word).into_iter().for_each(mend_required);
+    for word in ONE {
+        if let Some(part) = fields.get_mut(word) {
+            look(part);
+        }
     }
+}
+
+/// The words of a schema and of all within it that it could do without.
+pub(crate) fn spare_words_in(schema: &Value) -> BTreeSet<String> {
+    fn look(schema: &mut Value, words: &mut BTreeSet<String>) {
+        let Some(fields) = schema.as_object_mut() else { return };
+        words.extend(fields.keys().filter(|word| !STRUCTURE.contains(&word.as_str())).cloned());
+        each_part(fields, &mut |part| look(part, words));
+    }
+    let mut words = BTreeSet::new();
+    look(&mut schema.clone(), &mut words);
+    words
+}
+
+/// Takes words out of a schema, and of all within it. A property of such a name stays.
+pub(crate) fn take_out(schema: &mut Value, words: &BTreeSet<String>) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    fields.retain(|word, _| !words.contains(word));
+    each_part(fields, &mut |part| take_out(part, words));
+}
+
+/// Mends what no provider takes, wherever it stands in a schema.
+fn mend(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    mend_list(fields);
+    let properties = fields.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let wanted = properties.filter(|(_, property)| property.get("required") == Some(&Value::Bool(true)));
+    let wanted: Vec<Value> = wanted.map(|(name, _)| Value::from(name.as_str())).collect();
+    each_part(fields, &mut mend);
+    mend_required(fields, wanted);
+}
+
+/// Says of a list what is in it, which may be anything: OpenAI refuses one of which nothing is said. Older schemas have a list of schemas there, one
+/// for each place.
+fn mend_list(fields: &mut Map<String, Value>) {
+    let is_list = match fields.get("type") {
+        Some(Value::String(kind)) => kind == "array",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => false,
+    };
+    let items = match fields.get("items") {
+        Some(Value::Array(places)) if !places.is_empty() => json!({ "anyOf": places }),
+        Some(Value::Array(_)) => json!({}),
+        Some(Value::Null | Value::Bool(_)) | None if is_list => json!({}),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) | None => return,
+    };
+    fields.insert("items".to_owned(), items);
+}
+
+/// Writes what is wanted as the list of names that a provider takes. Older schemas say it in the property itself (`"required": true`), and some
+/// servers write that at the root.
+fn mend_required(fields: &mut Map<String, Value>, mut wanted: Vec<Value>) {
     let said = match fields.get("required") {
         Some(Value::Array(names)) if names.iter().all(Value::is_string) && wanted.is_empty() => return,
         Some(Value::Array(names)) => names.iter().filter(|name| name.is_string()).cloned().collect(),
@@ -238,6 +308,66 @@ mod tests {
         ] {
             assert_eq!(folded(&schema), wanted, "{schema}");
         }
+    }
+
+    /// A list of which nothing is said, wherever a schema may stand, and as each of the types that it may be one of.
+    #[test]
+    fn a_list_says_what_is_in_it_wherever_it_stands() {
+        let places: [fn(Value) -> Value; 9] = [
+            |list| json!({"type": "object", "properties": {"a": list}}),
+            |list| json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": list}}}}),
+            |list| json!({"type": "object", "properties": {"a": {"type": "array", "items": list}}}),
+            |list| json!({"type": "object", "properties": {"a": {"anyOf": [{"type": "null"}, list]}}}),
+            |list| json!({"type": "object", "properties": {"a": {"oneOf": [list]}}}),
+            |list| json!({"type": "object", "properties": {"a": {"allOf": [list]}}}),
+            |list| json!({"type": "object", "properties": {"a": {"type": "object", "additionalProperties": list}}}),
+            |list| json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/l"}}, "$defs": {"l": list}}),
+            |list| json!({"type": "object", "properties": {}, "patternProperties": {"^x": list}}),
+        ];
+        let text = || json!({"type": "string"});
+        for place in places {
+            for (list, mended) in [
+                (json!({"type": "array"}), json!({"type": "array", "items": {}})),
+                (json!({"type": ["array", "null"]}), json!({"type": ["array", "null"], "items": {}})),
+                (json!({"type": "array", "items": true}), json!({"type": "array", "items": {}})),
+                (json!({"type": "array", "items": []}), json!({"type": "array", "items": {}})),
+                (
+                    json!({"items": [text(), {"type": "array"}]}),
+                    json!({"items": {"anyOf": [text(), {"type": "array", "items": {}}]}}),
+                ),
+                (
+                    json!({"type": "array", "prefixItems": [text()]}),
+                    json!({"type": "array", "prefixItems": [text()], "items": {}}),
+                ),
+                (json!({"type": "array", "items": text()}), json!({"type": "array", "items": text()})),
+                (json!({"type": "string"}), json!({"type": "string"})),
+            ] {
+                assert_eq!(folded(&place(list.clone())), place(mended), "{}", place(list));
+            }
+        }
+        // What is no schema is nobody's list, and a property of that name is one.
+        let other =
+            json!({"type": "object", "properties": {"items": {"type": "string", "default": {"type": "array"}}}});
+        assert_eq!(folded(&other), other);
+    }
+
+    #[test]
+    fn a_word_is_taken_out_of_schemas_and_no_property_of_that_name() {
+        let schema = || {
+            json!({"type": "object", "additionalProperties": false, "$schema": "s", "properties": {
+                "additionalProperties": {"type": "string", "default": {"additionalProperties": 1}},
+                "l": {"type": "array", "items": {"type": "object", "additionalProperties": true, "minProperties": 1}}}})
+        };
+        let words: Vec<String> = spare_words_in(&schema()).into_iter().collect();
+        assert_eq!(words, ["$schema", "additionalProperties", "default", "minProperties"]);
+        let mut less = schema();
+        take_out(&mut less, &["additionalProperties".to_owned()].into());
+        assert_eq!(
+            less,
+            json!({"type": "object", "$schema": "s", "properties": {
+                "additionalProperties": {"type": "string", "default": {"additionalProperties": 1}},
+                "l": {"type": "array", "items": {"type": "object", "minProperties": 1}}}})
+        );
     }
 
     #[test]

@@ -19,8 +19,8 @@ const MOST: usize = 8;
 pub(crate) struct Written<T> {
     /// The message that it begins with.
     begin: Option<Message>,
-    /// What stands around the messages, without the brace at its end, and the request that it was written for.
-    frame: Option<(ModelRequest, String)>,
+    /// What stands around the messages, without the brace at its end, with the request that it was written for and its form.
+    frame: Option<(ModelRequest, u8, String)>,
     /// What was written for each piece of the history.
     pub(crate) parts: Parts<T>,
 }
@@ -35,12 +35,18 @@ impl<T> Written<T> {
     /// What stands around the messages of a request, up to the brace at its end: as it was written, or as `make` makes it. It may depend on the
     /// request and on nothing else that changes.
     pub(crate) fn frame(&mut self, request: &ModelRequest, make: impl FnOnce() -> Value) -> String {
-        if self.frame.as_ref().is_none_or(|(known, _)| !request.has_frame(known)) {
+        self.frame_in(0, request, make)
+    }
+
+    /// The same of a frame that has several forms.
+    pub(crate) fn frame_in(&mut self, form: u8, request: &ModelRequest, make: impl FnOnce() -> Value) -> String {
+        let is_other = |(known, its, _): &(ModelRequest, u8, String)| *its != form || !request.has_frame(known);
+        if self.frame.as_ref().is_none_or(is_other) {
             let mut text = make().to_string();
             text.pop();
-            self.frame = Some((request.frame(), text));
+            self.frame = Some((request.frame(), form, text));
         }
-        self.frame.as_ref().map(|(_, text)| text.clone()).unwrap_or_default()
+        self.frame.as_ref().map(|(_, _, text)| text.clone()).unwrap_or_default()
     }
 }
 

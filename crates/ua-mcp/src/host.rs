@@ -107,6 +107,8 @@ pub(crate) struct Host {
     has_asked: AtomicBool,
     /// How many words about progress were passed on, by call.
     told: Mutex<BTreeMap<CallId, u32>>,
+    /// Whether it wrote such a line before.
+    has_strayed: AtomicBool,
     /// The calls that heard of a line that is no message.
     told_of_stray: Mutex<BTreeSet<CallId>>,
     tools_changed: AtomicBool,
@@ -163,6 +165,7 @@ impl Host {
             moved: Notify::new(),
             has_asked: AtomicBool::new(false),
             told: Mutex::default(),
+            has_strayed: AtomicBool::new(false),
             told_of_stray: Mutex::default(),
             tools_changed: AtomicBool::new(false),
         })
@@ -177,6 +180,12 @@ impl Host {
     pub(crate) fn first_stray(&self) -> Option<String> {
         let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         Some(self.in_words(&pipe.first_stray()?))
+    }
+
+    /// The same as a sentence of its own, which names the server.
+    pub(crate) fn first_stray_of_server(&self) -> Option<String> {
+        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(self.written_by(&format!("tool server `{}`", self.server), &pipe.first_stray()?))
     }
 
     /// What the shim wrote there in the place of its log: why it did not run the server.
@@ -201,7 +210,7 @@ impl Host {
 
     /// Tells each call under way, once, that the server writes what is no message: it may have been that call's answer.
     fn tell_of_stray(&self, line: &str) {
-        tracing::debug!(server = self.server, line = printable(line, MAX_WORDS), "a line that is no message");
+        self.note_stray(line);
         let Some(watcher) = &self.watcher else { return };
         let calls: Vec<CallId> =
             self.calls().under_way.values().map(|(_, listener)| listener.call_id.clone()).collect();
@@ -211,6 +220,28 @@ impl Host {
                 watcher(Progress::in_words(call.clone(), &self.written_by("its server", line)));
                 watcher(Progress::in_words(call, WAITS_ON));
             }
+        }
+    }
+
+    /// Notes in the diagnostics what the server wrote so far, as it started, where only messages belong.
+    pub(crate) fn note_first_stray(&self) {
+        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(line) = pipe.and_then(|pipe| pipe.first_stray()) {
+            self.note_stray(&self.redactor.text(&line));
+        }
+    }
+
+    /// Notes such a line: the first one where somebody looks who wants to know what goes on, the others where everything is noted.
+    fn note_stray(&self, line: &str) {
+        let shown = printable(line, MAX_WORDS);
+        if self.has_strayed.swap(true, Ordering::Relaxed) {
+            tracing::debug!(server = self.server, line = shown, "a line that is no message");
+        } else {
+            tracing::info!(
+                server = self.server,
+                line = shown,
+                "the tool server writes to its standard output what is no MCP message; a log belongs on standard error"
+            );
         }
     }
 

@@ -15,6 +15,8 @@ use crate::taken_schema;
 
 /// The longest tool name that model providers take.
 const MAX_OFFERED: usize = 64;
+/// The longest name of a server's own, in bytes.
+const MAX_NAME: usize = 256;
 /// Where a tool says in its `_meta` whether two calls under one key are one effect.
 const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
 /// Where a tool says in its `_meta` for how many seconds it remembers a key.
@@ -162,30 +164,31 @@ fn ordinal(number: usize) -> String {
 /// Hexadecimal digits that tell names apart that had to be changed.
 const DIGITS: usize = 8;
 
-/// A tool's name, in the form a model sees made such that every provider takes it: dots and slashes become `_`, and one that is too long
-/// keeps its beginning. A digest of the whole tells it from others. The server's own name for it stays what it is.
+/// A tool's name, in the form a model sees made such that every provider takes it: what is neither an ASCII letter, a digit, `_` nor `-` becomes
+/// `_`, and one that is too long keeps its beginning. A digest of the whole tells it from others. The server's own name for it stays what it is.
 fn offered_name(namespace: ToolNamespace, server: &str, tool: &str) -> ToolName {
     let name = ToolName::qualified(namespace, server, tool);
     let is_taken = name.raw.len() <= MAX_OFFERED && name.raw.chars().all(is_plain);
-    // What is no name of the protocol is refused as it is.
-    if is_taken || !name.raw.is_ascii() {
+    if is_taken {
         return name;
     }
-    let plain = name.raw.replace(['.', '/'], "_");
-    let kept = plain.len().min(MAX_OFFERED - DIGITS - 1);
+    let plain = name.raw.chars().map(|c| if is_plain(c) { c } else { '_' });
+    let begin: String = plain.take(MAX_OFFERED - DIGITS - 1).collect();
     let digest = ua_core::sha256(&name.raw).to_hex();
-    ToolName { raw: format!("{}_{}", &plain[..kept], &digest[..DIGITS]), ..name }
+    ToolName { raw: format!("{begin}_{}", &digest[..DIGITS]), ..name }
 }
 
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Why a model cannot be offered a tool of this name, if it cannot.
+/// Why a model cannot be offered a tool of this name, if it cannot. The protocol says 1 to 128 of the characters `a-z A-Z 0-9 _ - . /`; servers
+/// write names in other scripts and with spaces as well. What has quotation marks or brackets, or what nobody sees, would pass for words of ours.
 pub(crate) fn not_offerable(name: &ToolName) -> Option<String> {
-    let is_name = name.tool.chars().all(|c| is_plain(c) || matches!(c, '.' | '/'));
-    (name.tool.is_empty() || name.tool.len() > 128 || !is_name || !name.raw.chars().all(is_plain))
-        .then(|| "its name is not 1 to 128 of the characters a-z A-Z 0-9 _ - . /".to_owned())
+    let is_of_names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | ' ');
+    let is_name = name.tool.chars().all(is_of_names) && name.tool.trim() == name.tool;
+    (name.tool.is_empty() || name.tool.len() > MAX_NAME || !is_name || !name.raw.chars().all(is_plain))
+        .then(|| format!("its name is not 1 to {MAX_NAME} bytes of letters, digits, spaces and _ - . / :"))
 }
 
 #[cfg(test)]
@@ -334,7 +337,10 @@ mod tests {
     fn names_that_providers_refuse_are_not_offered() {
         let why = |tool: &str| not_offerable(&offered_name(ToolNamespace::Mcp, "notes", tool));
         assert_eq!(why("list_notes-2"), None);
-        for tool in ["", "a b", "naïve", "a\u{200b}b", &"x".repeat(129)] {
+        for tool in ["a b", "naïve", "задача: создать", "一覧", &"x".repeat(256)] {
+            assert_eq!(why(tool), None, "{tool:?}");
+        }
+        for tool in ["", " ", " a", "a`b", "a\u{200b}b", "a\nb", "<b>", "a; rm", &"x".repeat(257)] {
             assert!(why(tool).is_some(), "{tool:?}");
         }
     }
@@ -352,7 +358,8 @@ mod tests {
         let long = format!("{fits}y");
         assert!(offered(&long).starts_with("mcp__notes__xxx") && offered(&long) != offered(&format!("{fits}z")));
         assert!(offered("page.read").starts_with("mcp__notes__page_read_"));
-        let names = [offered("page.read"), offered("page/read"), offered("page_read"), offered(&"y".repeat(128))];
+        let names =
+            ["page.read", "page/read", "page_read", "page read", "страница", "頁", &"y".repeat(256)].map(offered);
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     }
 }

@@ -323,6 +323,12 @@ impl Server {
         self.known().map(|known| known.about.clone())
     }
 
+    /// What it wrote first where only messages belong, as a sentence; nothing while it starts or ends, or of one that wrote no such thing.
+    pub(crate) fn first_stray(&self) -> Option<String> {
+        let running = self.running.try_lock().ok()?;
+        running.as_ref()?.connection().host().first_stray_of_server()
+    }
+
     /// What `mcp.lock` would say about it, once its tools were listed.
     pub(crate) fn as_found(&self) -> Option<LockedServer> {
         self.known().map(|known| known.as_found.clone())
@@ -477,6 +483,7 @@ impl Server {
         match opened {
             Ok(session) => {
                 tracing::info!(server, generation, "tool server started");
+                host.note_first_stray();
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err((why, is_late)) => {
@@ -569,7 +576,9 @@ impl Server {
                 }
                 Err(why) => {
                     let note = format!("{} of the tool server `{server}` is not offered: {why}", listed.called);
-                    tracing::warn!("{note}");
+                    if is_new(&note) {
+                        tracing::warn!("{note}");
+                    }
                     kept.notes.push(note);
                 }
             }
@@ -714,4 +723,10 @@ fn not_renewed(limit: Duration, why: &str) -> String {
 
 fn no_handshake(limit: Duration) -> String {
     format!("it did not answer the handshake within {} s", limit.as_secs_f64())
+}
+
+/// Whether something is said for the first time by this process: the tools of a server are listed more than once for one run.
+fn is_new(note: &str) -> bool {
+    static SAID: std::sync::Mutex<BTreeSet<String>> = std::sync::Mutex::new(BTreeSet::new());
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(note.to_owned())
 }

@@ -268,6 +268,12 @@ impl McpTransport {
         self.servers.iter().filter_map(|server| Some((server.name().to_owned(), server.about()?))).collect()
     }
 
+    /// The servers that run and wrote something to their standard output that is no message, each with a sentence that quotes the first such line,
+    /// cleaned and cut. A server that logs there may cut an answer of its own in two.
+    pub fn strays(&self) -> Vec<(String, String)> {
+        self.servers.iter().filter_map(|server| Some((server.name().to_owned(), server.first_stray()?))).collect()
+    }
+
     /// What `mcp.lock` has to say for the servers to be as they are now, once their tools were listed.
     pub fn definitions(&self) -> DefinitionLock {
         let found = self.servers.iter().filter_map(|server| Some((server.name().to_owned(), server.as_found()?)));

@@ -6,7 +6,7 @@
 use ua_core::RunStatus;
 use ua_store::{QueueState, RunRecord};
 
-use ua_evidence::quote::{code, line};
+use ua_evidence::quote::{PLACE, code, line};
 use ua_resume::page::Page;
 use ua_resume::{Commands, InQueue, NextStep, Standing};
 
@@ -99,12 +99,12 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
     let turns =
         if is_session { String::new() } else { format!(", after {}", ua_core::counted(run.turn_index, "turn")) };
     page.item(&format!("changed: {}{turns}", run.updated_at));
-    page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
+    page.item(&format!("workspace: {}", line(&run.workspace_dir, PLACE)));
     for (name, file) in [("resume packet", &packet), ("completion file", &completion)] {
         let is_wanted = name == "completion file" || !run.status.is_terminal();
         // A crashed run has not written what it would have written at its end.
         if is_wanted && (place.is_there)(file) {
-            page.item(&format!("{name}: {}", line(file, 500)));
+            page.item(&format!("{name}: {}", line(file, PLACE)));
         }
     }
     if run.status.is_terminal() {

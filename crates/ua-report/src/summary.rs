@@ -239,6 +239,7 @@ impl CompletionSummary {
     #[must_use]
     pub fn standing(mut self, records: &RunRecords, standing: &Standing, state: Option<QueueState>) -> Self {
         self.shown_status = standing.beside_what_is_stored();
+        self.questions = self.questions.into_iter().map(|question| question.standing(standing)).collect();
         if *standing != Standing::Answered {
             return self.in_queue(records, state);
         }

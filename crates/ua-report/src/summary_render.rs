@@ -1,7 +1,7 @@
 //! The completion summary as Markdown (`job_completion_<run_id>.md`).
 
 use crate::summary::{CompletionSummary, SideEffect};
-use ua_evidence::quote::{code, line, quoted, stored_name};
+use ua_evidence::quote::{PLACE, code, line, quoted, stored_name};
 use ua_evidence::{ConditionResult, EvidenceKind, EvidenceRef};
 use ua_resume::page::Page;
 use ua_resume::render::{action_in_words, external_id_words, file_line, write_questions};
@@ -37,15 +37,15 @@ impl CompletionSummary {
             page.item(&format!("detail: {}", code(detail, 500)));
         }
         if let Some(path) = &self.job_path {
-            page.item(&format!("job file: {}", code(path, 300)));
+            page.item(&format!("job file: {}", code(path, PLACE)));
         }
         if let Some(parent) = &self.parent_run_id {
             page.item(&format!("parent run: {parent}"));
         }
-        page.item(&format!("workspace: {}", code(&self.workspace_dir, 300)));
+        page.item(&format!("workspace: {}", code(&self.workspace_dir, PLACE)));
         page.item(&format!("submitted: {}; last change: {}", self.created_at, self.updated_at));
         self.write_processes(page);
-        let main = self.main_artifact.as_deref().map_or_else(|| "none".to_owned(), |path| code(path, 300));
+        let main = self.main_artifact.as_deref().map_or_else(|| "none".to_owned(), |path| code(path, PLACE));
         page.item(&format!("main artifact: {main}"));
         page.heading(2, "Objective");
         page.block(&quoted(&self.objective, 4000));
@@ -140,7 +140,7 @@ impl CompletionSummary {
         for file in &self.changed_files {
             page.item(&format!(
                 "**changed after it was sent**: {}. {} ({}) sent sha256 {}",
-                code(&file.path, 300),
+                code(&file.path, PLACE),
                 code(&file.tool, 120),
                 file.call_id,
                 file.sent_sha256

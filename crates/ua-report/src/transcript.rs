@@ -8,7 +8,7 @@ use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, Receip
 
 use ua_evidence::EvidenceReport;
 use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
-use ua_evidence::quote::{code, cut, fenced, line, span, stored_name};
+use ua_evidence::quote::{PLACE, code, cut, fenced, line, span, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
@@ -35,7 +35,7 @@ pub fn transcript_beside_blobs(records: &RunRecords, standing: &Standing, comman
 
 fn write_transcript(records: &RunRecords, standing: &Standing, place: &Place<'_>) -> String {
     let mut page = records_head(records, standing);
-    let mut pages = TranscriptPages::default();
+    let mut pages = TranscriptPages { standing: Some(standing.clone()), ..TranscriptPages::default() };
     pages.write(&mut page, records, place);
     pages.write_questions(&mut page, records, place.commands, |_| true);
     page.finish()
@@ -54,6 +54,8 @@ pub struct TranscriptPages {
     heading: Option<u32>,
     /// How many of the run's questions stand in the pieces before.
     asked: usize,
+    /// Where the run stands, which decides who could still hear an answer.
+    standing: Option<Standing>,
 }
 
 impl TranscriptPages {
@@ -61,6 +63,9 @@ impl TranscriptPages {
     /// run stands.
     pub fn next(&mut self, records: &RunRecords, head: Option<&Standing>, commands: &Commands) -> String {
         let mut page = head.map_or_else(Page::continued, |standing| records_head(records, standing));
+        if let Some(standing) = head {
+            self.standing = Some(standing.clone());
+        }
         self.write(&mut page, records, &Place { commands, blobs: None });
         page.finish()
     }
@@ -81,7 +86,12 @@ impl TranscriptPages {
         is_due: impl Fn(&QuestionRecord) -> bool,
     ) {
         for asked in records.questions.iter().skip(self.asked).take_while(|asked| is_due(asked)) {
-            write_question(page, &QuestionLine::of(asked).naming(commands), "Question to a person: ");
+            let question = QuestionLine::of(asked).naming(commands);
+            let question = match &self.standing {
+                Some(standing) => question.standing(standing),
+                None => question,
+            };
+            write_question(page, &question, "Question to a person: ");
             self.asked += 1;
         }
     }
@@ -264,14 +274,17 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
         lines.push(format!("detail     {}", line(detail, 200)));
     }
     for asked in records.questions.iter().filter(|question| question.status == QuestionStatus::Open) {
-        lines.push(format!("question   {}: {}", asked.question_id, line(&asked.text, 160)));
+        // A tool that asked on the connection of a process that is gone hears nothing any more.
+        let is_gone = asked.waits_on_its_connection() && !standing.is_driven();
+        let gone = if is_gone { " (the tool that asked is gone, and hears no answer)" } else { "" };
+        lines.push(format!("question   {}{gone}: {}", asked.question_id, line(&asked.text, 160)));
     }
     let models = models(records);
     lines.push(format!(
         "model      {}",
         if models.is_empty() { "none was asked".to_owned() } else { line(&models, 160) }
     ));
-    lines.push(format!("workspace  {}", line(&run.workspace_dir, 300)));
+    lines.push(format!("workspace  {}", line(&run.workspace_dir, PLACE)));
     lines.push(format!("submitted  {}", run.created_at));
     lines.push(format!("changed    {}", run.updated_at));
     lines.push(format!("active     {} in {}", span(run.held_millis), processes_words(records)));
@@ -290,7 +303,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     }
     lines.extend(evidence.map(conditions_line));
     lines.extend(outside_effects(records));
-    let main = run.final_artifact_ref.as_deref().map_or_else(|| "none".to_owned(), |path| line(path, 200));
+    let main = run.final_artifact_ref.as_deref().map_or_else(|| "none".to_owned(), |path| line(path, PLACE));
     lines.push(format!("artifact   {main}"));
     let output = run.final_output.as_deref().map_or_else(|| "none".to_owned(), |output| line(output, 200));
     lines.push(format!("output     {output}"));

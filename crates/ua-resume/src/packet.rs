@@ -232,6 +232,7 @@ impl ResumePacket {
     #[must_use]
     pub fn standing(mut self, standing: &Standing) -> Self {
         self.shown_status = standing.beside_what_is_stored();
+        self.questions = self.questions.into_iter().map(|question| question.standing(standing)).collect();
         self
     }
 

@@ -8,6 +8,7 @@ use ua_evidence::quote::{clean, cut};
 
 use crate::answers::{Reach, ways, word};
 use crate::commands::Commands;
+use crate::standing::Standing;
 
 /// A question and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,6 +29,15 @@ pub struct QuestionLine {
     pub commands: Vec<String>,
     /// The answer.
     pub answer: Option<AnswerLine>,
+    /// Why nobody has to answer it any more, where that is known and no answer closed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_because: Option<String>,
+    /// What has to be said beside the commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remark: Option<&'static str>,
+    /// Of one that a tool asked on its connection: the commands once the process of that connection is gone.
+    #[serde(skip)]
+    once_left: Option<Vec<String>>,
 }
 
 /// A person's answer.
@@ -59,15 +69,38 @@ impl QuestionLine {
             text: cut(&clean(&record.text), TEXT_LIMIT),
             created_at: record.created_at,
             status: record.status,
-            commands: if record.status == QuestionStatus::Open { commands(record) } else { Vec::new() },
+            commands: if record.status == QuestionStatus::Open { commands(record, Reach::Run) } else { Vec::new() },
             answer: record.answer.as_ref().map(answer),
+            closed_because: record.closed_because.as_deref().map(|why| cut(&clean(why), TEXT_LIMIT)),
+            remark: None,
+            once_left: record.waits_on_its_connection().then(|| commands(record, Reach::Nobody)),
         }
+    }
+
+    /// The same of a run that stands like this: what a tool asked on the connection of a process that is gone takes no answer that the tool could hear.
+    #[must_use]
+    pub fn standing(mut self, standing: &Standing) -> Self {
+        // What a tool asks in a session is for its client.
+        let is_session = matches!(standing, Standing::IdleSession | Standing::EndedSession);
+        if self.status == QuestionStatus::Open
+            && !standing.is_driven()
+            && !is_session
+            && let Some(commands) = self.once_left.take()
+        {
+            (self.commands, self.remark) = (commands, Reach::Nobody.remark());
+        }
+        self
+    }
+
+    /// Whether a tool asked it on its connection, and waited there.
+    pub fn waited_on_a_connection(&self) -> bool {
+        self.once_left.is_some()
     }
 
     /// The same with commands that name the folder in which they find the question.
     #[must_use]
     pub fn naming(mut self, commands: &Commands) -> Self {
-        for command in &mut self.commands {
+        for command in self.commands.iter_mut().chain(self.once_left.iter_mut().flatten()) {
             *command = commands.complete(command).into_owned();
         }
         self
@@ -109,8 +142,8 @@ fn words_about_the_call(record: &QuestionRecord) -> impl Iterator<Item = &'stati
 }
 
 /// The command of every answer; for a call whose outcome is unknown also those that name the call.
-fn commands(record: &QuestionRecord) -> Vec<String> {
-    let mut commands: Vec<String> = ways(record, Reach::Run).into_iter().map(|way| way.command).collect();
+fn commands(record: &QuestionRecord, reach: Reach) -> Vec<String> {
+    let mut commands: Vec<String> = ways(record, reach).into_iter().map(|way| way.command).collect();
     if let Some(call) = &record.call_id {
         commands.extend(words_about_the_call(record).map(|word| format!("ua calls resolve {call} --{word}")));
     }

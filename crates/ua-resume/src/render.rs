@@ -12,7 +12,7 @@ use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
 use crate::words::{status_detail, status_words};
 use ua_evidence::call_line::CallLine;
-use ua_evidence::quote::{code, quoted, stored_name};
+use ua_evidence::quote::{PLACE, code, quoted, stored_name};
 use ua_evidence::{Artifact, Stands};
 
 /// The most effects that the note lists one by one; the packet lists all.
@@ -47,7 +47,7 @@ impl ResumePacket {
         let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
         page.item(&format!("status: {status}{detail}"));
         page.item(&format!("driven by: {}", self.processes));
-        page.item(&format!("workspace: {}", code(&self.workspace_dir, 300)));
+        page.item(&format!("workspace: {}", code(&self.workspace_dir, PLACE)));
         if let Some(step) = &self.step {
             page.item(&format!(
                 "step {}: phase {}, {} ({})",
@@ -113,7 +113,7 @@ impl ResumePacket {
         if !self.read_first.is_empty() {
             page.heading(2, "Read first");
             for file in &self.read_first {
-                page.item(&format!("{} — {}", code(&file.path, 300), file.why));
+                page.item(&format!("{} — {}", code(&file.path, PLACE), file.why));
             }
         }
     }
@@ -182,14 +182,26 @@ pub fn write_question(page: &mut Page, question: &QuestionLine, before: &str) {
     page.block(&quoted(&question.text, 1300));
     match &question.answer {
         Some(answer) => page.block(&answer_line(question.kind, answer)),
-        None if question.commands.is_empty() => page.block("It was closed without an answer."),
+        None if question.commands.is_empty() => page.block(&closed_line(question)),
         None => {
-            page.block("Answer it with one of:");
+            page.block(question.remark.unwrap_or("Answer it with one of:"));
             // A list and not one block: whoever copies a block runs all of it.
             for command in &question.commands {
-                page.item(&code(command, 300));
+                page.item(&code(command, PLACE));
             }
         }
+    }
+}
+
+/// That a question needs no answer any more, and why.
+fn closed_line(question: &QuestionLine) -> String {
+    match &question.closed_because {
+        Some(why) => format!("It was closed without an answer: {}", code(why, 400)),
+        None if question.waited_on_a_connection() => {
+            "It was closed without an answer: the tool that waited for one was told that there is none, or is gone."
+                .to_owned()
+        }
+        None => "It was closed without an answer.".to_owned(),
     }
 }
 
@@ -260,7 +272,7 @@ pub const fn action_in_words(action: ReplayStatus, stands: Option<Stands>) -> &'
 
 /// A file of the workspace: where it is, and its digest.
 pub fn file_line(file: &Artifact) -> String {
-    format!("{} — {} bytes, sha256 {}", code(&file.path, 300), file.bytes, file.sha256)
+    format!("{} — {} bytes, sha256 {}", code(&file.path, PLACE), file.bytes, file.sha256)
 }
 
 /// The id that the other side gave an effect, to be put behind other words; nothing where it gave none.
@@ -326,6 +338,49 @@ mod tests {
         ReplayStatus::Executed,
         ReplayStatus::Resumed,
     ];
+
+    /// What a tool asked on the connection of a process that is gone takes no answer but the end of the run, on every page; one that was closed says so.
+    #[test]
+    fn no_page_offers_an_answer_that_nobody_hears() {
+        let open = ua_store::QuestionRecord {
+            question_id: ua_core::QuestionId::parse("q_1").unwrap(),
+            run_id: ua_core::RunId::parse("run_1").unwrap(),
+            call_id: None,
+            kind: QuestionKind::Elicitation,
+            text: "Which size?".to_owned(),
+            detail: json!({"is_live": true}),
+            choices: vec![ua_store::Choice::Continue, ua_store::Choice::Skip, ua_store::Choice::Abort],
+            created_at: ua_core::Env::simulated(1).now(),
+            status: ua_store::QuestionStatus::Open,
+            answer: None,
+            closed_because: None,
+        };
+        let shown = |record: &ua_store::QuestionRecord, standing: &crate::Standing| {
+            let mut page = Page::titled("x");
+            write_question(&mut page, &QuestionLine::of(record).standing(standing), "");
+            page.finish()
+        };
+        let driven = crate::Standing::Stored(RunStatus::Running, None);
+        let page = shown(&open, &driven);
+        assert!(page.contains("Answer it with one of:") && page.contains("q_1 accept"), "{page}");
+        for gone in [crate::Standing::Crashed, crate::Standing::Stored(RunStatus::WaitingForHuman, None)] {
+            let page = shown(&open, &gone);
+            assert!(
+                page.contains("no other answer reaches the tool") && page.contains("ua answer q_1 abort"),
+                "{page}"
+            );
+            assert!(!page.contains("accept") && !page.contains("decline"), "{page}");
+        }
+        let expired = ua_store::QuestionRecord { status: ua_store::QuestionStatus::Closed, ..open };
+        let page = shown(&expired, &driven);
+        assert!(
+            page.contains("It was closed without an answer: the tool that waited") && !page.contains("ua answer"),
+            "{page}"
+        );
+        let why = Some("a person ended its session".to_owned());
+        let page = shown(&ua_store::QuestionRecord { closed_because: why, ..expired }, &driven);
+        assert!(page.contains("It was closed without an answer: `a person ended its session`"), "{page}");
+    }
 
     /// Over all that a record may say of a call: nobody is waited for who is not asked any more, and nothing was run that was not sent.
     #[test]

@@ -43,6 +43,15 @@ pub struct OtherPlace {
     pub is_to_end: bool,
 }
 
+impl OtherPlace {
+    /// What is said of it behind its name.
+    fn beside(&self) -> String {
+        let end = if self.is_to_end { ", to be ended" } else { "" };
+        let silent = if self.is_silent { ", no sign of life" } else { "" };
+        format!("{end}{silent}")
+    }
+}
+
 /// Where a run stands, as people are told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
@@ -133,6 +142,22 @@ impl Standing {
         says_more.then(|| self.to_string())
     }
 
+    /// The same as a cell of a table has room for it. Where else a run is driven is said whole below the table ([`Self::to_string`]).
+    pub fn in_a_table(&self) -> String {
+        match self {
+            Self::Elsewhere(place) => format!("running elsewhere{}", place.beside()),
+            Self::Stored(..)
+            | Self::Ending
+            | Self::Crashed
+            | Self::Interrupted(_)
+            | Self::Answered
+            | Self::NotBegun
+            | Self::Outdated(_)
+            | Self::IdleSession
+            | Self::EndedSession => self.to_string(),
+        }
+    }
+
     /// One word for a machine beside the stored status: `crashed`, `interrupted` or `outdated`, else what is stored.
     pub fn event_word(&self, stored: RunStatus) -> String {
         if self.is_left() || matches!(self, Self::Outdated(_)) { self.to_string() } else { stored.to_string() }
@@ -144,11 +169,7 @@ impl fmt::Display for Standing {
         match self {
             Self::Stored(status, reason) => f.write_str(&status_words(*status, *reason)),
             Self::Ending => f.write_str("running, to be ended"),
-            Self::Elsewhere(place) => {
-                let end = if place.is_to_end { ", to be ended" } else { "" };
-                let silent = if place.is_silent { ", no sign of life" } else { "" };
-                write!(f, "running in {}{end}{silent}", place.shown)
-            }
+            Self::Elsewhere(place) => write!(f, "running in {}{}", place.shown, place.beside()),
             Self::Crashed => f.write_str("crashed"),
             Self::Interrupted(_) => f.write_str("interrupted"),
             Self::Answered => f.write_str("answered"),
@@ -163,6 +184,17 @@ impl fmt::Display for Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A place is named whole where it can be copied; a table has no room for it.
+    #[test]
+    fn a_table_says_that_a_run_is_driven_elsewhere_and_not_where() {
+        let shown = format!("/srv/{} on host", "runs/".repeat(40));
+        let place = OtherPlace { shown: shown.clone(), is_silent: true, is_to_end: true };
+        let standing = Standing::Elsewhere(place);
+        assert_eq!(standing.in_a_table(), "running elsewhere, to be ended, no sign of life");
+        assert_eq!(standing.to_string(), format!("running in {shown}, to be ended, no sign of life"));
+        assert_eq!(Standing::Crashed.in_a_table(), "crashed");
+    }
 
     #[test]
     fn what_is_stored_is_said_with_what_is_around_it() {

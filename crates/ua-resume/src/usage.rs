@@ -141,9 +141,11 @@ impl UsageSummary {
         }
     }
 
-    /// The cost in words: `$0.0123`, `unknown`, or both when only some of the prices are known.
+    /// The cost in words: `$0.0123`, `unknown`, or both when only some of the prices are known. What a script plays costs nothing.
     pub fn cost_in_words(&self) -> String {
-        cost_in_words(&self.cost, self.unpriced_requests)
+        let mut unpriced = self.models.iter().filter(|model| model.unpriced_requests > 0).peekable();
+        let is_played = unpriced.peek().is_some() && unpriced.all(ModelUsage::is_played);
+        cost_in_words(&self.cost, self.unpriced_requests, is_played)
     }
 
     /// The requests in words: `6 (1 estimated)`.
@@ -153,20 +155,26 @@ impl UsageSummary {
 }
 
 impl ModelUsage {
+    /// Whether no model was asked: a script, or a recording, stood for it.
+    pub fn is_played(&self) -> bool {
+        matches!(self.provider.as_str(), "scripted" | "replay")
+    }
+
     /// The line of a model: requests, tokens, cost.
     pub fn in_words(&self) -> String {
         format!(
             "{}; {} tokens; cost {}",
             requests_of(&self.requests, "request"),
             self.tokens.total(),
-            cost_in_words(&self.cost, self.unpriced_requests)
+            cost_in_words(&self.cost, self.unpriced_requests, self.is_played())
         )
     }
 }
 
-fn cost_in_words(cost: &Costs, unpriced_requests: u32) -> String {
+fn cost_in_words(cost: &Costs, unpriced_requests: u32, is_played: bool) -> String {
     match (cost.is_empty(), unpriced_requests) {
         (true, 0) => "none".to_owned(),
+        (true, _) if is_played => "none (a script played the model)".to_owned(),
         (true, _) => "unknown (no price for the model)".to_owned(),
         (false, 0) => cost.to_string(),
         (false, count) => {
@@ -247,7 +255,9 @@ mod tests {
             scripted.in_words(),
             "4 requests (1 estimated, 1 never sent, 1 refused and not charged); 1950 tokens; cost $0.0028 and 1 request whose price is unknown"
         );
-        assert_eq!(another.in_words(), "1 request; 90900 tokens; cost unknown (no price for the model)");
+        assert_eq!(another.in_words(), "1 request; 90900 tokens; cost none (a script played the model)");
+        let asked = ModelUsage { provider: "anthropic".to_owned(), ..another.clone() };
+        assert_eq!(asked.in_words(), "1 request; 90900 tokens; cost unknown (no price for the model)");
         assert_eq!(UsageSummary::default().cost_in_words(), "none");
     }
 }

@@ -167,6 +167,8 @@ struct Driver<'a> {
     /// Whether the provider did not take the form of the job's result as a part of the request. What the model writes is held against it all the
     /// same. Another process finds out anew.
     without_form: bool,
+    /// Whether it took a request with that form, so that none is refused for it any more.
+    form_was_taken: bool,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -193,7 +195,8 @@ struct Driver<'a> {
     correction_note: Option<String>,
     /// What they said in answers about the run.
     unread: UnreadWords,
-    /// The longest reply that is asked for, since the provider refused a longer one. Another process finds that out anew.
+    /// The longest reply that is asked for, since the provider refused a longer one, or thoughts took all of one. Another process finds that out
+    /// anew.
     reply_limit: Option<u32>,
     /// What a person has to correct at the provider, by the last request that it refused for it.
     correction: Option<Correction>,
@@ -247,6 +250,7 @@ impl<'a> Driver<'a> {
             left_out: RefusedTools::default(),
             refused_images: BTreeSet::new(),
             without_form: false,
+            form_was_taken: false,
             last_seq: 0,
             open_reply: None,
             found_open: None,

@@ -348,7 +348,7 @@ mod tests {
             command.args(alone).args([script, "sh"]).args(args).output()
         };
         if !unshare(&script, &["true"]).is_ok_and(|tried| tried.status.success()) {
-            return eprintln!("skipped: no disk can be mounted here");
+            return ua_testkit::skipped("no disk can be mounted here");
         }
         let inner = "late_file::tests::on_a_small_disk_that_fills";
         let own = own.to_str().unwrap();

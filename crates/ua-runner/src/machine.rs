@@ -20,6 +20,7 @@
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
 //! | one that was cut | have it continued; the answer is all its pieces ([`Talk`]) |
+//! | one that was used up before it said anything | say so to the model, a few times ([`ReplyEnd`]) |
 //! | one that was refused, is empty or ended oddly | say so to the model, once; then a person, or the run has failed ([`ReplyEnd`]) |
 //! | the evidence holds, and a phase follows | enter it, unless the steps are used up |
 //! | a harness: a full context, or a stop without the promise | the next iteration ([`iteration`]) |

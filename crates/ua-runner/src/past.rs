@@ -266,6 +266,12 @@ fn in_words(run: &RunId, forgotten: &[Forgotten]) -> String {
     if let [first, ..] = forgotten
         && forgotten.iter().all(Forgotten::is_unaccounted)
     {
+        if first.is_failed_over() {
+            return format!(
+                "another server took over, or a copy was put back, and may know nothing after {}: nobody knows what run {} sent then",
+                first.at, first.run_id
+            );
+        }
         return format!(
             "the database is a copy that knows nothing after {}, and effects.log of the time after that is missing: nobody knows what run {} sent then",
             first.at, first.run_id

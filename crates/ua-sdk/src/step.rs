@@ -230,6 +230,13 @@ impl Step {
         self
     }
 
+    /// How the model thinks: `adaptive`, as much as it deems right, or `off`, for models that are told so (`Anthropic`); others refuse it
+    /// ([`Error::Step`]).
+    pub fn thinking(mut self, how: impl Into<String>) -> Self {
+        self.extras.thinking = Some(how.into());
+        self
+    }
+
     /// The most tokens of thoughts before a reply, for models that are told so (`Anthropic`); others refuse it ([`Error::Step`]).
     pub fn thinking_tokens(mut self, tokens: u32) -> Self {
         self.extras.thinking_tokens = Some(tokens);

@@ -11,6 +11,7 @@ use ua_files::Folder;
 use ua_store::{Retry, StoreError};
 
 use crate::error::{refused, unavailable};
+use crate::history::Position;
 use ua_core::ShowPath as _;
 
 /// How long a connection may be silent where an answer is due.
@@ -113,6 +114,22 @@ pub fn forget_database_beside(locks: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// The file among the locks that says how far the log of the server was.
+const DATABASE_POSITION: &str = "database_position";
+
+/// How far the log of the server was, as it was noted with a folder of locks. What cannot be read says nothing.
+pub(crate) fn position_beside(locks: &Path) -> Option<Position> {
+    let noted = Folder::open_itself(locks).and_then(|locks| locks.read(DATABASE_POSITION, MAX_ID_BYTES)).ok()?;
+    Position::parse(std::str::from_utf8(&noted).ok()?)
+}
+
+/// Notes how far it is.
+pub(crate) fn note_position(locks: &Path, position: &Position) -> std::io::Result<()> {
+    let mut made = tempfile::NamedTempFile::new_in(locks)?;
+    made.write_all(position.noted().as_bytes())?;
+    made.persist(locks.join(DATABASE_POSITION)).map(drop).map_err(|error| error.error)
 }
 
 /// Refuses a database with this identity where another one is used, and notes the first one.

@@ -1,7 +1,7 @@
 //! Whether a database can keep its promise: what its server is set to, and whether its history is whole.
 
 use serde::Serialize;
-use ua_store::StoreError;
+use ua_store::{Forgotten, StoreError};
 
 use crate::db::Db;
 use crate::error::DbError;
@@ -24,6 +24,8 @@ pub struct Health {
     pub findings: Vec<String>,
     /// Where the promise ends.
     pub warnings: Vec<String>,
+    /// Runs that nobody drives before a person has accepted them: the server has another history than before, which may lack what they did.
+    pub forgotten: Vec<Forgotten>,
 }
 
 /// Events that do not fit to the one before them in their run, digested as when they were written.
@@ -59,13 +61,14 @@ const TRIGGERS: [&str; 13] = [
 ];
 
 impl PostgresStore {
-    /// Examines the server's settings, the triggers and the histories of all calls.
+    /// Examines the server's settings, the triggers and the histories of all calls, and tells which runs are held.
     ///
     /// # Errors
     ///
     /// `Unavailable` when it cannot be read at all; what is wrong with it otherwise is in the findings.
     pub async fn examine(&self) -> Result<Health, StoreError> {
-        self.read(examine).await
+        let forgotten = self.held(None).await?;
+        Ok(Health { forgotten, ..self.read(examine).await? })
     }
 }
 
@@ -126,5 +129,6 @@ fn examine(db: &Db) -> Result<Health, DbError> {
             .unwrap_or(0),
         findings,
         warnings,
+        forgotten: Vec::new(),
     })
 }

@@ -22,6 +22,8 @@ pub(crate) enum Shared {
     Fleet,
     /// Whose the gateway of the database is.
     Gateway,
+    /// Which history the server has.
+    History,
     /// What one process does at a time of all that use the database ([`OnlyOne`](crate::OnlyOne)).
     OnlyOne,
 }
@@ -36,6 +38,7 @@ impl Shared {
             Self::Fleet => 0x7561_0004,
             Self::OnlyOne => 0x7561_0005,
             Self::Gateway => 0x7561_0006,
+            Self::History => 0x7561_0007,
         }
     }
 }

@@ -147,9 +147,11 @@ impl Store for PostgresStore {
 
 #[async_trait]
 impl PastStore for PostgresStore {
-    /// Nothing is kept beside a server, which tells itself when it lost writes ([`StoreError::WentBack`]).
-    async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
-        Ok(Vec::new())
+    /// Nothing is kept beside a server. The owner of a run is told when writes of it are lost ([`StoreError::WentBack`]); whoever takes one is told
+    /// here that the server has another history than before, which may lack some.
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        self.note_history().await?;
+        self.held(Some(run)).await
     }
 
     async fn lost(&self, _run: &RunId) -> Result<Vec<Lost>, StoreError> {
@@ -159,11 +161,11 @@ impl PastStore for PostgresStore {
     async fn accept_forgotten(
         &self,
         _run: &RunId,
-        _forgotten: &[Forgotten],
-        _by: Option<&str>,
-        _at: Timestamp,
+        forgotten: &[Forgotten],
+        by: Option<&str>,
+        at: Timestamp,
     ) -> Result<(), StoreError> {
-        Ok(())
+        self.let_go(forgotten, by, at).await
     }
 
     fn unnoted(&self) -> Option<String> {
@@ -183,6 +185,10 @@ impl FleetStore for PostgresStore {
     }
 
     async fn fleet(&self, change: FleetChange) -> Result<FleetDone, StoreError> {
+        // Every few seconds, so that it is noted soon behind the change, and how commits are waited for shortly before it.
+        if matches!(change, FleetChange::Register(_) | FleetChange::Renew { .. }) {
+            self.note_history().await?;
+        }
         self.write_apart(Shared::Fleet, move |db| apply_fleet(db, change.clone())).await
     }
 

@@ -1,6 +1,6 @@
 //! The store: a pool of connections, each taken for one transaction.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
@@ -12,9 +12,10 @@ use tracing::Instrument as _;
 use ua_core::RunId;
 use ua_store::{Author, Batch, Change, Committed, Durability, Retry, RunLease, RunRecord, StoreError, apply};
 
-use crate::config::{Place, PostgresConfig, stay_with};
+use crate::config::{Place, PostgresConfig, note_position, position_beside, stay_with};
 use crate::db::{Db, Purpose};
 use crate::error::{DbError, is_out_of_date, refused, sql_error, unavailable};
+use crate::history::Position;
 use crate::kept::{Kept, KeptRuns, OfRun};
 use crate::ledger_rows::{ATTEMPT, CALL, CALLS_OF_TURNS, HOLDER};
 use crate::locks::{Plan, Shared};
@@ -43,6 +44,8 @@ pub struct PostgresStore {
     kept: Arc<KeptRuns>,
     /// Whether what is kept is read as well, and compared.
     compares: bool,
+    /// How far the log of the server was when it was looked at last, until a commit behind that is acknowledged.
+    seen: Arc<Mutex<Option<Position>>>,
 }
 
 /// What became of a write that was to be computed from what is known.
@@ -101,6 +104,7 @@ impl PostgresStore {
             is_checked: Arc::default(),
             kept: Arc::default(),
             compares: config.compares,
+            seen: Arc::default(),
         })
     }
 
@@ -112,6 +116,31 @@ impl PostgresStore {
     /// What it was opened with.
     pub(crate) fn config(&self) -> &PostgresConfig {
         &self.config
+    }
+
+    /// How far the log was, as far as that was noted with the locks here.
+    pub(crate) fn passed_beside(&self) -> Option<Position> {
+        position_beside(self.config.alone_beside.as_deref()?)
+    }
+
+    /// How far the log is was looked at.
+    pub(crate) fn has_seen(&self, here: Option<Position>) {
+        if self.config.alone_beside.is_some() {
+            *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = here;
+        }
+    }
+
+    /// How far the log was when somebody looked, for one write that is synced.
+    fn take_seen(&self) -> Option<Position> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A commit behind this place was acknowledged.
+    fn note_passed(&self, passed: Option<Position>) {
+        let Some((locks, passed)) = self.config.alone_beside.as_deref().zip(passed) else { return };
+        if let Err(error) = note_position(locks, &passed) {
+            tracing::debug!(%error, "how far the log of the server is was not noted");
+        }
     }
 
     /// Ends all connections that nobody uses, and lets nobody take one any more.
@@ -146,7 +175,10 @@ impl PostgresStore {
     /// Writes a batch.
     pub(crate) async fn write(&self, by: &Author, batch: Batch, operation: &str) -> Result<Committed, StoreError> {
         let durability = batch.durability();
-        self.write_it(by, batch, durability).instrument(spans::of_write(operation, durability)).await
+        let passed = if durability == Durability::Synced { self.take_seen() } else { None };
+        let committed = self.write_it(by, batch, durability).instrument(spans::of_write(operation, durability)).await?;
+        self.note_passed(passed);
+        Ok(committed)
     }
 
     async fn write_it(&self, by: &Author, batch: Batch, durability: Durability) -> Result<Committed, StoreError> {
@@ -174,6 +206,7 @@ impl PostgresStore {
         what: Shared,
         work: impl Fn(&Db) -> Result<T, DbError> + Clone + Send + 'static,
     ) -> Result<T, StoreError> {
+        let passed = self.take_seen();
         for tries in 1.. {
             let work = work.clone();
             let work = move |db: &Db| {
@@ -184,7 +217,11 @@ impl PostgresStore {
                 Err(error) if error.gave_way() && tries < MOST_TRIES => {
                     tracing::debug!(%error, "a transaction gave way and begins again");
                 }
-                done => return done.map_err(DbError::into_store),
+                done => {
+                    let done = done.map_err(DbError::into_store)?;
+                    self.note_passed(passed);
+                    return Ok(done);
+                }
             }
         }
         unreachable!("the last try returns")
@@ -319,7 +356,7 @@ impl PostgresStore {
     }
 
     /// The rows of one query that needs no search path, in one flight: a statement alone is its own transaction.
-    async fn ask(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn ask(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.check().await?;
         let pool = self.pool.clone();
         let asked = self.runtime.spawn(async move {

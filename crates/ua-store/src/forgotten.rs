@@ -17,6 +17,10 @@ pub const DELETED: &str = "delete";
 /// word, since it holds the run as one does that the database lacks.
 pub const UNACCOUNTED: &str = "unaccounted";
 
+/// What is noted of a run whose database is on a server that has another history than before: it may lack what the run sent. It holds the run
+/// likewise.
+pub const FAILED_OVER: &str = "failed_over";
+
 /// The status of an attempt of which no more is known than that a person answered what its tool had asked for: that may have been delivered.
 pub const DELIVERED: &str = "delivered";
 
@@ -89,7 +93,7 @@ pub struct Forgotten {
     /// What a person said about the attempt with `ua calls resolve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<Correction>,
-    /// What a person said: an answer, `cancel`, or [`DELETED`]; or [`UNACCOUNTED`].
+    /// What a person said: an answer, `cancel`, or [`DELETED`]; or [`UNACCOUNTED`], or [`FAILED_OVER`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// The question that was answered.
@@ -109,7 +113,12 @@ impl Forgotten {
 
     /// Whether it stands for what nobody knows, and not for something that was sent or said.
     pub fn is_unaccounted(&self) -> bool {
-        self.word.as_deref() == Some(UNACCOUNTED)
+        self.word.as_deref() == Some(UNACCOUNTED) || self.is_failed_over()
+    }
+
+    /// Whether that is because the server has another history than before.
+    pub fn is_failed_over(&self) -> bool {
+        self.word.as_deref() == Some(FAILED_OVER)
     }
 
     /// The same in words for people, without when and of which run.
@@ -121,6 +130,9 @@ impl Forgotten {
             (Some(word), None, _) if word == DELETED => "a person deleted it".to_owned(),
             (Some(word), None, _) if word == UNACCOUNTED => {
                 "what it sent after that is not known: effects.log of that time is missing".to_owned()
+            }
+            (Some(word), None, _) if word == FAILED_OVER => {
+                "what it sent after that is not known: another server took over, or a copy was put back".to_owned()
             }
             (Some(_), None, _) => "a person cancelled it".to_owned(),
             (None, _, Some(word)) => format!("`{tool}` (call {call}): {}", word.sentence()),

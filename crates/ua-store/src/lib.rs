@@ -67,8 +67,8 @@ pub use fleet::{
     is_effect_under_way, keeps_its_seat,
 };
 pub use forgotten::{
-    AS_TASK, BY_A_WORD, DELETED, DELIVERED, Forgotten, KnownBy, LEFT_BY_A_WORD, Lost, TASK_BEGUN, UNACCOUNTED,
-    recall_lost, recall_of,
+    AS_TASK, BY_A_WORD, DELETED, DELIVERED, FAILED_OVER, Forgotten, KnownBy, LEFT_BY_A_WORD, Lost, TASK_BEGUN,
+    UNACCOUNTED, recall_lost, recall_of,
 };
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,

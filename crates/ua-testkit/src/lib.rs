@@ -35,6 +35,7 @@ mod proxy;
 mod seams;
 mod servers;
 pub mod sim;
+pub mod skips;
 mod stored;
 mod third_party;
 mod unfinished;
@@ -64,8 +65,9 @@ pub use servers::{
     MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink, SmtpSinkConfig, TlsIdentity,
     Webhook, WebhookConfig, serve_site,
 };
+pub use skips::skipped;
 pub use stored::stored_bytes;
-pub use third_party::{PYTHONS, ThirdParty};
+pub use third_party::{PYTHONS, ThirdParty, not_installed};
 pub use ua_store::conformance::{Crossing, Plan, StoreSeam, Writes};
 pub use unfinished::Unfinished;
 pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

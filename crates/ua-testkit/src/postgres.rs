@@ -127,27 +127,51 @@ impl PostgresServer {
     /// When it is there and does not start.
     pub fn start(settings: &str) -> Result<Self, String> {
         let programs = programs().ok_or_else(|| MISSING.to_owned())?;
-        let kept = must(tempfile::Builder::new().prefix("ua-pg-").tempdir_in("/tmp"), "make a folder");
-        let folder = kept.path().to_owned();
-        if let Some((user, group)) = other_user() {
-            must(std::os::unix::fs::chown(&folder, Some(user), Some(group)), "give the folder away");
-        }
-        let data = folder.join("data");
+        let kept = Self::folder_of_its_own();
         let mut made = command(programs.join("initdb"));
-        made.args(["-U", "ua", "--auth", "trust", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync", "-D"]).arg(&data);
-        let made = must(made.status(), "run initdb");
+        made.args(["-U", "ua", "--auth", "trust", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync", "-D"]);
+        let made = must(made.arg(kept.path().join("data")).status(), "run initdb");
         assert!(made.success(), "initdb: {made}");
+        Ok(Self::begin(programs, kept, settings))
+    }
+
+    /// A standby of this server, which follows its log under a name and takes over once it is [promoted](Self::promote). The settings of this one are
+    /// not its own, but for those that a file of its data has.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn standby(&self, name: &str) -> Self {
+        let kept = Self::folder_of_its_own();
+        let place = format!("host={} port={SERVER} user=ua application_name={name}", self.folder.display());
+        let mut made = command(self.programs.join("pg_basebackup"));
+        made.args(["-d", &place, "-R", "--checkpoint=fast", "--no-sync", "-D"]).arg(kept.path().join("data"));
+        let made = must(made.status(), "run pg_basebackup");
+        assert!(made.success(), "pg_basebackup: {made}");
+        Self::begin(self.programs.clone(), kept, "")
+    }
+
+    fn folder_of_its_own() -> TempDir {
+        let kept = must(tempfile::Builder::new().prefix("ua-pg-").tempdir_in("/tmp"), "make a folder");
+        if let Some((user, group)) = other_user() {
+            must(std::os::unix::fs::chown(kept.path(), Some(user), Some(group)), "give the folder away");
+        }
+        kept
+    }
+
+    fn begin(programs: PathBuf, kept: TempDir, settings: &str) -> Self {
+        let folder = kept.path().to_owned();
         let line = format!(
             "'{}' -D '{}' -k '{}' -c listen_addresses='' -c max_connections=300 -c fsync=off {settings}",
             programs.join("postgres").display(),
-            data.display(),
+            folder.join("data").display(),
             folder.display()
         );
         let server = Mutex::new(Guarded::begin(&line, "QUIT", &folder));
         let pooler = Self::pooler(&folder);
         let server = Self { folder, programs, server, pooler, _kept: kept };
         server.until_it_answers();
-        Ok(server)
+        server
     }
 
     fn pooler(folder: &Path) -> Option<Guarded> {
@@ -258,6 +282,55 @@ impl PostgresServer {
         let mut line = String::new();
         must(server.answers.read_line(&mut line), "wait for the server's end");
         assert_eq!(line.trim(), "ended");
+    }
+
+    /// Kills the server and all of its processes at once, and waits until it is gone.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    pub fn kill(&self) {
+        let pid = must(fs::read_to_string(self.folder.join("data/postmaster.pid")), "read the server's number");
+        let pid = pid.lines().next().unwrap_or_default().trim().to_owned();
+        let parent = format!("PPid:\t{pid}");
+        let is_its = |process: &PathBuf| {
+            fs::read_to_string(process.join("status")).is_ok_and(|status| status.lines().any(|line| line == parent))
+        };
+        let all = must(fs::read_dir("/proc"), "read /proc").flatten().map(|process| process.path());
+        let its: Vec<PathBuf> = all.filter(is_its).collect();
+        let number = |process: &PathBuf| -> Option<i32> { process.file_name()?.to_str()?.parse().ok() };
+        // It first, so that it starts none in their place.
+        for pid in std::iter::once(pid.parse::<i32>().ok()).chain(its.iter().map(number)).flatten() {
+            // One may have ended by itself.
+            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+            }
+        }
+        self.stop("KILL");
+    }
+
+    /// A standby takes over.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn promote(&self) {
+        let mut promoted = command(self.programs.join("pg_ctl"));
+        let promoted = promoted.args(["promote", "-w", "-D"]).arg(self.folder.join("data")).status();
+        let promoted = must(promoted, "run pg_ctl");
+        assert!(promoted.success(), "pg_ctl promote: {promoted}");
+    }
+
+    /// Waits until a standby has all that this server has written.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come.
+    pub fn until_followed_by(&self, standby: &Self) {
+        let mark = "SELECT pg_logical_emit_message(true, 'until here', '')";
+        let written = must(self.sql("postgres", mark), "mark how far the log is");
+        let sql = format!("SELECT 1 WHERE pg_last_wal_replay_lsn() >= '{}'", written.join(""));
+        self.until("the standby follows", || standby.sql("postgres", &sql).is_ok_and(|rows| !rows.is_empty()));
     }
 
     /// Starts it again, and waits until it answers.

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -30,6 +30,8 @@ struct Mood {
 
 #[derive(Debug)]
 struct Line {
+    /// Where the server listens.
+    server: Mutex<PathBuf>,
     mood: watch::Sender<Mood>,
     /// Bytes that still pass, each way.
     asked: AtomicUsize,
@@ -57,6 +59,7 @@ impl Proxy {
         let port = listener.local_addr()?.port();
         let mood = Mood { holds_asked: false, holds_answered: false, delay: Duration::ZERO, cuts: 0 };
         let line = Arc::new(Line {
+            server: Mutex::new(server),
             mood: watch::Sender::new(mood),
             asked: AtomicUsize::new(usize::MAX),
             answered: AtomicUsize::new(usize::MAX),
@@ -68,7 +71,7 @@ impl Proxy {
         std::thread::Builder::new().name("proxy".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = serve(listener, server, shared) => {}
+                    () = serve(listener, shared) => {}
                     _ = ended => {}
                 }
             });
@@ -84,6 +87,12 @@ impl Proxy {
     /// How a database behind it is named.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://ua@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Leads to the server that listens on this socket from now on; all connections to the one before are ended.
+    pub fn lead_to(&self, server: PathBuf) {
+        *self.line.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        self.cut();
     }
 
     /// Everything passes from now on, also what was held.
@@ -130,14 +139,15 @@ impl Proxy {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, server: PathBuf, line: Arc<Line>) {
+async fn serve(listener: std::net::TcpListener, line: Arc<Line>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     while let Ok((client, _)) = listener.accept().await {
-        drop(tokio::spawn(connection(client, server.clone(), line.clone())));
+        drop(tokio::spawn(connection(client, line.clone())));
     }
 }
 
-async fn connection(client: TcpStream, server: PathBuf, line: Arc<Line>) {
+async fn connection(client: TcpStream, line: Arc<Line>) {
+    let server = line.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // While the server is down a client is refused, as it would be without anything in between.
     let Ok(server) = UnixStream::connect(server).await else { return };
     if client.set_nodelay(true).is_err() {
@@ -267,6 +277,18 @@ mod tests {
         stream.read_to_end(&mut heard).unwrap();
         assert_eq!((heard.as_slice(), proxy.is_used_up()), (b"mo".as_slice(), true));
         proxy.pass();
+        assert_eq!(says(&mut client(&proxy), "again"), "again");
+    }
+
+    #[test]
+    fn a_line_leads_elsewhere() {
+        let ((_first, first), (_second, second)) = (echo(), echo());
+        let proxy = Proxy::before(first.clone()).unwrap();
+        let mut stream = client(&proxy);
+        assert_eq!(says(&mut stream, "one"), "one");
+        std::fs::remove_file(first).unwrap();
+        proxy.lead_to(second);
+        assert_eq!(stream.read(&mut [0; 4]).unwrap(), 0, "it was closed");
         assert_eq!(says(&mut client(&proxy), "again"), "again");
     }
 }

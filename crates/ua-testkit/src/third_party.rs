@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::program::workspace_root;
+use crate::skips::skipped;
 
 /// Python's virtual environments, each with packages that go together. The first has the Python that tests start.
 pub const PYTHONS: [&str; 4] = ["agents", "servers", "llmock", "litellm"];
@@ -48,14 +49,19 @@ impl ThirdParty {
         self.path().iter().map(|folder| folder.join(name)).find(|program| is_file(program))
     }
 
-    /// Where it is, or a line on standard error that says which check is skipped, and what would install it.
+    /// Where it is; else this says which check is skipped, and what would install it.
     pub fn find_or_say(&self, name: &str, check: &str) -> Option<PathBuf> {
         let found = self.find(name);
         if found.is_none() {
-            eprintln!("skipped: {check}: {name} is not installed (`cargo xtask third-party` does that)");
+            not_installed(check, name);
         }
         found
     }
+}
+
+/// Says that a check is skipped for want of `name`, and what would install that.
+pub fn not_installed(check: &str, name: &str) {
+    skipped(&format!("{check}: {name} is not installed (`cargo xtask third-party` does that)"));
 }
 
 fn is_file(path: &Path) -> bool {

@@ -126,3 +126,30 @@ fn a_black_hole_is_noticed_and_survived() {
     assert_eq!((env.comments().len(), asked_about(&env, Some("fleet_hole"))), (1, Vec::new()));
     ends([first]);
 }
+
+/// A server that answers nothing does not keep a worker that is told to stop beyond the time that whoever stops it gives it (`deploy/`). What came of
+/// its call was not stored, and whoever has the run next asks.
+#[test]
+#[ignore = "half a minute; `.ci/nightly`"]
+fn a_worker_that_is_told_to_stop_ends_though_the_database_answers_nothing() {
+    let Some((env, proxy, url)) = behind_a_line("fleet_hung") else { return };
+    let first = at_the_gate_with(&env, &["--database-url", &url, "--drain", "1s"]);
+    for way in [Way::Asked, Way::Answered] {
+        proxy.hold(way);
+    }
+    first.signal(Signal::TERM);
+    open_the_gate(&env);
+    let begun = ua_core::system::env().now();
+    first.wait().code(0).says(&["the database answers nothing"]);
+    let took = ua_core::system::env().now().since(begun);
+    assert!(took < Duration::from_secs(36), "{took:?}");
+    proxy.cut();
+    proxy.pass();
+    until("its run is asked about", || {
+        env.run(&["worker", "--until-empty"]).code(0);
+        state(&env, "r") == "parked"
+    });
+    answer_all(&env, &|_| 1);
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!((env.comments().len(), status(&env, "r")), (1, "succeeded".to_owned()));
+}

@@ -6,6 +6,7 @@
 //! `post_comment` reports that text as its failure, after its effect. `--ask TEXT` has it ask for a `size` with that text in the middle of each
 //! call (elicitation), and answer with what it was told; `--form JSON` gives it another form. `--print TEXT` has it write that line, which is no
 //! message, to standard output before it does anything for a call.
+//! `--greet TEXT` has it write that line there as soon as it starts.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
 //! tool out, `--leak NAME` lets that variable of its environment stand in its description, its answers and its standard error,
 //! `--takes NAME` has the tools say that they take that argument and no other, `--with NAME` adds one, `--claim NAME` lets that one say that it only reads, and be an effect. `--meta FILE` appends the `_meta` of every call to a file.
@@ -51,6 +52,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             "--claim" => (claimed, claims) = (value, true),
             "--ask" => ask = Some(value),
             "--print" => print = Some(value),
+            "--greet" => writeln!(io::stdout(), "{value}")?,
             // As it is written: its fields have an order.
             "--form" => form = value,
             "--exit" => {

@@ -325,11 +325,11 @@ impl Bench<'_> {
         let mut peers = Vec::new();
         match durare(&folder) {
             Ok(program) => peers.push(("durare 0.5.0", vec![program])),
-            Err(why) => println!("SKIPPED: durare could not be installed: {why:#}"),
+            Err(why) => ua_testkit::skipped(&format!("durare could not be installed: {why:#}")),
         }
         match dbos(&folder) {
             Ok(program) => peers.push(("DBOS 3.4.0", program)),
-            Err(why) => println!("SKIPPED: DBOS could not be installed: {why:#}"),
+            Err(why) => ua_testkit::skipped(&format!("DBOS could not be installed: {why:#}")),
         }
         let steps = self.options.turns.to_string();
         let mut floors = Vec::new();

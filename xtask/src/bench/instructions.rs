@@ -27,7 +27,7 @@ const TURNS: [u64; 2] = [100, 200];
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("SKIPPED: valgrind is not installed, so that no instructions were counted");
+        ua_testkit::skipped("valgrind is not installed, so that no instructions were counted");
         return Ok(());
     }
     let program = options.program.clone().map_or_else(built, Ok)?;

@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     for (what, installed) in [("durare", durare(&folder)), ("DBOS and LangGraph", pythons(&folder))] {
         match installed {
             Ok(installed) => peers.extend(installed),
-            Err(why) => println!("SKIPPED: {what} could not be installed: {why:#}"),
+            Err(why) => ua_testkit::skipped(&format!("{what} could not be installed: {why:#}")),
         }
     }
     let (mut floors, mut turns) = (Vec::new(), Vec::new());

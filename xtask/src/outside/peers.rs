@@ -41,7 +41,7 @@ pub(super) fn compare(folder: &Path, ours: &Program, unkeyed: &Program) -> anyho
     {
         match installed {
             Ok(installed) => peers.extend(installed),
-            Err(why) => println!("SKIPPED: {what} could not be installed: {why:#}"),
+            Err(why) => ua_testkit::skipped(&format!("{what} could not be installed: {why:#}")),
         }
     }
     for peer in peers {

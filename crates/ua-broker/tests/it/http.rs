@@ -726,7 +726,7 @@ fn a_broker_may_have_more_files_open_than_a_shell_lets_it() {
 #[test]
 fn a_connection_of_another_user_is_closed_at_once() {
     if !geteuid().is_root() {
-        return;
+        return crate::skips::skipped("only root can be another user who connects");
     }
     let world = GatewayWorld::new();
     let address = world.over_http();

@@ -24,6 +24,9 @@ mod repeats;
 mod secrets;
 mod shapes;
 mod silent;
+#[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
+#[path = "../../../ua-testkit/src/skips.rs"]
+mod skips;
 mod starting;
 mod tasks;
 mod telling;

@@ -11,7 +11,7 @@ use ua_host::policies::classifier_of_user;
 use ua_host::unknown_tools::{UnknownTool, noted};
 
 use crate::error::{HostError, OK};
-use crate::output::{line, plain, print, print_exactly, print_json, print_table};
+use crate::output::{plain, print, print_exactly, print_json, print_table};
 use crate::view::AuditRow;
 
 pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
@@ -35,7 +35,12 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
     }
     let cells = rows.iter().map(|row| {
         let now = if row.is_known { format!("{} by a rule now", row.class_now) } else { row.class_now.clone() };
-        vec![row.name.clone(), now, crate::ids::short(&row.run_id).to_owned(), line(&row.reason, 200)]
+        vec![
+            row.name.clone(),
+            now,
+            crate::ids::short(&row.run_id).to_owned(),
+            super::tools::why(&row.reason, &row.class),
+        ]
     });
     print_table(&crate::listings::AUDIT, cells.collect())?;
     let open: Vec<&AuditRow> = rows.iter().filter(|row| !row.is_known).collect();

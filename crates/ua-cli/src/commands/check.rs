@@ -149,7 +149,7 @@ fn in_words(found: &JobCheck) -> String {
         ));
     }
     if let Some(folder) = &found.mail_folder {
-        out.push_str(&format!("Mail           {}\n", line(folder, 600)));
+        out.push_str(&format!("Mail           {}\n", crate::output::place(folder)));
     }
     let lifts = found.spec.lifts();
     if !lifts.is_empty() {
@@ -189,7 +189,7 @@ fn in_words(found: &JobCheck) -> String {
     for rule in &found.rules {
         if rule.place != place {
             place = &rule.place;
-            out.push_str(&format!("\n{}\n", line(place, 200)));
+            out.push_str(&format!("\n{}\n", crate::output::place(place)));
         }
         let what = if rule.tools.is_empty() { "matches no tool of this job".to_owned() } else { names(&rule.tools) };
         out.push_str(&format!("  {:<width$}  {what}\n", line(&rule.rule, WORD)));

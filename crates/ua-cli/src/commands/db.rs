@@ -92,7 +92,7 @@ about than the copy does not resume, so that nothing is sent twice, until you ha
         /// The copy
         file: PathBuf,
     },
-    /// Allow a run to resume although effects.log knows attempts of it that the database does not
+    /// Allow a run to resume although the database may lack what it sent
     #[command(after_help = "\
 Examples:
   ua db check
@@ -113,7 +113,7 @@ pub(crate) async fn run(host: &Host, command: DbCommand) -> Result<u8, HostError
     let home = host.home();
     #[cfg(feature = "postgres")]
     if let Some(server) = home.server() {
-        return server::run(home, server, command).await;
+        return server::run(host, server, command).await;
     }
     match command {
         DbCommand::Check { invariants, json } => check(home, invariants, json).await,
@@ -295,7 +295,7 @@ async fn accept(host: &Host, name: &str) -> Result<u8, HostError> {
     }
     if forgotten.is_empty() {
         tell(format!(
-            "run {}: the database knows everything that effects.log does; nothing to accept",
+            "run {}: nothing is known of it beside the database that it lacks; nothing to accept",
             short(run.as_str())
         ));
         return Ok(OK);

@@ -8,7 +8,7 @@ use ua_store::{RunRecords, RunStore as _};
 
 use crate::error::{HostError, OK};
 use crate::find;
-use crate::output::{line, print, print_json, print_table};
+use crate::output::{line, place, print, print_json, print_table};
 
 pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
@@ -84,7 +84,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         let digest = |sha256: Option<ua_core::Sha256>| {
             sha256.map_or_else(|| "-".to_owned(), |digest| digest.to_hex()[..10].to_owned())
         };
-        let rows = files.iter().map(|file| vec![line(&file.path, 80), digest(file.sha256[0]), digest(file.sha256[1])]);
+        let rows = files.iter().map(|file| vec![place(&file.path), digest(file.sha256[0]), digest(file.sha256[1])]);
         print_table(&crate::listings::FILES_OF_TWO, rows.collect())?;
     }
     Ok(())

@@ -173,7 +173,7 @@ fn show(report: &DoctorReport, verbose: bool) -> Result<(), HostError> {
     print("\n")?;
     let cells = |tool: &ToolRow| {
         let text = |field: &str| tool.policy[field].as_str().unwrap_or_default().to_owned();
-        vec![tool.name.clone(), text("class"), crate::output::line(&text("reason"), 200)]
+        vec![tool.name.clone(), text("class"), super::tools::why(&text("reason"), &text("class"))]
     };
     print_table(&crate::listings::DOCTOR_TOOLS, report.tools.iter().map(cells).collect())
 }

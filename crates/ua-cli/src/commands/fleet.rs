@@ -1007,8 +1007,9 @@ fn machine_meant(typed: &str, workers: &[WorkerRecord], holders: &[Holder]) -> R
         [only] => return Ok((*only).to_owned()),
         [] => {}
         several => {
-            let named =
-                several.iter().map(|id| format!("{id} ({})", line(places.get(id).copied().unwrap_or_default(), 80)));
+            let named = several
+                .iter()
+                .map(|id| format!("{id} ({})", crate::output::place(places.get(id).copied().unwrap_or_default())));
             return Err(HostError::usage(format!("`{}` names several machines", line(typed, 60)))
                 .hint(format!("name one by its id: {}; nothing was changed", named.collect::<Vec<_>>().join("; "))));
         }

@@ -267,7 +267,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         let indent = if *depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
         let mut cells = vec![
             format!("{indent}{}", ids.get(run.run_id.as_str())),
-            run.shown_status.clone(),
+            run.status_cell.clone(),
             super::status::cost(&run.cost, run.total_tokens, run.unpriced_requests),
             asked_for.get(&run.run_id).map_or_else(|| turns_cell(run), |count| ua_core::counted(*count, "call")),
             moment::ago(run.updated_at, now),
@@ -279,6 +279,9 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         cells
     });
     print_table(if with_reasons { &listings::RUNS_AND_WHY } else { &listings::RUNS }, cells.collect())?;
+    for place in rows.iter().filter_map(|(_, run)| run.where_it_is()) {
+        print(place)?;
+    }
     for (run, wait) in &waits {
         let wait = line(&moment::in_sentence(&wait.in_words(), now), 400);
         print(format!("\nrun {} is {wait}\n", short(run.as_str())))?;
@@ -445,8 +448,7 @@ fn processes(records: &RunRecords, standing: &Standing, now: Timestamp) -> Strin
 
 /// What the run cost; where nobody knows, how that is changed.
 fn cost(usage: &UsageSummary) -> String {
-    let is_played = |model: &&ua_runner::ModelUsage| matches!(model.provider.as_str(), "scripted" | "replay");
-    let unpriced = usage.models.iter().find(|model| model.unpriced_requests > 0 && !is_played(model));
+    let unpriced = usage.models.iter().find(|model| model.unpriced_requests > 0 && !model.is_played());
     let how = unpriced.map_or_else(String::new, |of| {
         format!("; {} says what counts it", ua_host::models::looked_up(&of.provider, &of.model))
     });

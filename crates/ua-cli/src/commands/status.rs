@@ -64,14 +64,17 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         let row = |shown: &StatusRun| {
             vec![
                 ids.get(shown.run.run_id.as_str()).to_owned(),
-                shown.run.shown_status.clone(),
+                shown.run.status_cell.clone(),
                 cost(&shown.run.cost, shown.run.total_tokens, shown.run.unpriced_requests),
                 shown.run.turn_index.to_string(),
                 moment::ago(shown.run.updated_at, now),
                 line(&shown.run.objective, 200),
             ]
         };
-        print_table(&crate::listings::STATUS, runs.into_iter().map(row).collect())?;
+        print_table(&crate::listings::STATUS, runs.iter().copied().map(row).collect())?;
+        for place in runs.iter().filter_map(|shown| shown.run.where_it_is()) {
+            print(place)?;
+        }
         print(more)?;
     }
     print(summary(&found))?;

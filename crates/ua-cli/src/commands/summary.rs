@@ -43,6 +43,9 @@ pub(crate) fn print(
     write_out(text((next.0, &next.1), records, &Standing::of(run.status, run.stop_reason, around), asked))
 }
 
+/// So much of the other side's name for what happened is shown, in characters: it may be the place of a file, which is copied whole.
+const ID: usize = 1_000;
+
 /// What a run came to, as a clause, with the command that shows it.
 pub(crate) fn what_it_came_to(run: &RunRecord) -> String {
     let id = short(run.run_id.as_str());
@@ -253,7 +256,7 @@ fn effects_of_others(records: &RunRecords, names: &ShortNames) -> Vec<String> {
     let elsewhere = records.lineage.elsewhere.iter().filter(|call| super::lineage::is_done_outside(call));
     let told = |call: &ua_store::CallRecord| {
         let by = format!("of run {}", crate::ids::short(call.run_id.as_str()));
-        let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
+        let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, ID)));
         format!("  {:<24} {by:<14}{id}", line(names.of(&call.name), 48)).trim_end().to_owned()
     };
     elsewhere.filter(|call| !answered.contains(&call.call_id)).map(told).collect()
@@ -264,7 +267,7 @@ fn effect_line(call: &ua_store::CallRecord, names: &ShortNames, is_left: bool) -
     if !is_effect || call.status == CallStatus::Cancelled {
         return None;
     }
-    let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
+    let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, ID)));
     // Whether it was carried out is what a resume finds out.
     let word = if is_left && call.status == CallStatus::Running { "in flight" } else { call_standing(call) };
     Some(format!("  {:<24} {word:<14}{id}", line(names.of(&call.name), 48)).trim_end().to_owned())

@@ -20,13 +20,14 @@ use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::rules::{learnt_of_another, said_beside};
 use ua_store::{
-    AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords, is_gateway,
+    AttemptRecord, CallRecord, ProcessSpan, QuestionStatus, RequestRecord, RequestStatus, RunRecord, RunRecords,
+    is_gateway,
 };
 
 use self::tree::{NamedEvent, Tree};
 use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::ids::shortened;
-use crate::live::{Live, RunProgress};
+use crate::live::{Asking, Live, LiveCall, RunProgress};
 use crate::output::{json_line, line, print_on, wrapped};
 use crate::shown::Shown;
 use crate::view::TailEvent;
@@ -330,11 +331,22 @@ impl Tail {
         self.requests.values().filter_map(|request| request.cost).for_each(|cost| costs.add(cost));
         let names = records.short_names();
         let running = records.calls.iter().filter(|call| call.status == CallStatus::Running);
+        let calls: BTreeMap<String, LiveCall> =
+            running.map(|call| (call.call_id.to_string(), LiveCall::of(call, &names))).collect();
+        // Of a call that runs, an open question is what its tool asks.
+        let asking = records.questions.iter().filter(|question| question.status == QuestionStatus::Open);
+        let asking = asking.filter_map(|question| {
+            let id = question.call_id.as_ref()?.to_string();
+            let asking = Asking::of(question, Some(calls.get(&id)?));
+            Some((id, asking))
+        });
+        let asking = asking.collect();
         let is_thinking = self.requests.values().next_back().is_some_and(|last| last.status == RequestStatus::Reserved);
         RunProgress {
             turn: records.run.turn_index + 1,
             doing: if is_thinking { "thinking".to_owned() } else { records.run.status.to_string() },
-            calls: running.map(|call| (call.call_id.to_string(), line(names.of(&call.name), 40))).collect(),
+            calls,
+            asking,
             tool_calls: u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
             tokens: self.requests.values().map(|request| request.usage.total()).sum(),
             costs,

@@ -17,7 +17,7 @@ use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
 use crate::complete;
 use crate::error::{FAILED, HostError, OK, chain};
-use crate::output::{line, print, print_json, print_table, tell};
+use crate::output::{line, place, print, print_json, print_table, tell};
 use crate::view::{ToolRow, ToolsLocked};
 
 /// `ua tools …`.
@@ -108,7 +108,7 @@ Such a tool is treated as an external effect that takes no key: at most once, an
 pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostError> {
     match command {
         ToolsCommand::List { mcp_config, policy, job, json } => {
-            let Looked { specs, about } = look(host, mcp_config.as_deref()).await?;
+            let Looked { specs, about, strays } = look(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
             let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?;
             let classifier = classifier_of_user(host.settings(), &policy, of_job.as_ref(), file.as_ref())?;
@@ -121,7 +121,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                         shown_name(&specs, spec),
                         policy.class.to_string(),
                         policy.on_unknown.to_string(),
-                        line(&policy.reason, 80),
+                        why(&policy.reason, &policy.class.to_string()),
                     ]
                 });
                 print_table(&crate::listings::TOOLS, rows.collect())?;
@@ -131,6 +131,12 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                     .collect();
                 for (word, meaning) in words {
                     tell(format!("{word}: {meaning}"));
+                }
+                if crate::terminal::is_read_by_person() {
+                    tell("`ua tools explain NAME` says why, in full");
+                }
+                for stray in &strays {
+                    tell(format!("note: {stray}; a log belongs on standard error"));
                 }
                 for (server, about) in &about {
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
@@ -160,13 +166,13 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                     print(format!("no job would start with this: {problem}\n"))?;
                 }
                 for problem in classifier.misnamed(spec, &specs.iter().collect::<Vec<_>>()) {
-                    let (rule, file) = (line(&problem.rule_id, 60), line(&problem.file, 200));
+                    let (rule, file) = (line(&problem.rule_id, 60), place(&problem.file));
                     print(format!("no job would start with this: {problem}, in rule `{rule}` of {file}\n"))?;
                 }
                 if let Some(job) = &job
                     && let Some(why) = not_started(&job_file::read(host.settings(), job)?.tools, spec)
                 {
-                    print(format!("{} does not offer it: {why}\n", line(&job.shown().to_string(), 200)))?;
+                    print(format!("{} does not offer it: {why}\n", place(&job.shown().to_string())))?;
                 }
             }
             // Whoever tries a rule of such a file looks here for what it does.
@@ -180,7 +186,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 tell(format!(
                     "note: `{}` ({}) matches no tool that is configured here: correct its name or server, if it is meant for one",
                     line(&rule.rule, 60),
-                    line(&rule.place, 200)
+                    place(&rule.place)
                 ));
             }
         }
@@ -245,6 +251,28 @@ fn shown_name(specs: &[ToolSpec], spec: &ToolSpec) -> String {
     if is_only && crate::terminal::is_read_by_person() { spec.name.tool.clone() } else { spec.name.raw.clone() }
 }
 
+/// Why a tool has its class, in a table: for a person at a terminal as short as it can be, and whole for whoever else reads. All of it is what
+/// `ua tools explain` says.
+pub(super) fn why(reason: &str, class: &str) -> String {
+    if crate::terminal::is_read_by_person() { why_in_short(reason, class) } else { line(reason, usize::MAX) }
+}
+
+/// The first clause of a reason without what stands beside it: the class, and that a rule is one of ours.
+fn why_in_short(reason: &str, class: &str) -> String {
+    let first = reason.split([',', ';']).next().unwrap_or_default();
+    let first = first.strip_suffix(&format!(" calls it {class}")).unwrap_or(first);
+    let first = first.strip_suffix(" of the built-in policy").unwrap_or(first);
+    let shorter = [
+        ("its server says ", "server: "),
+        ("its name contains the side-effect word ", "name: "),
+        ("its name suggests a read ", "name: a read "),
+        ("its name joins actions ", "name: joins "),
+        ("nothing is known about this tool", "nothing is known"),
+    ];
+    let found = shorter.iter().find_map(|(long, short)| Some(format!("{short}{}", first.strip_prefix(long)?)));
+    line(found.as_deref().unwrap_or(first), usize::MAX)
+}
+
 /// A tool as `--json` shows it.
 pub(super) fn row(spec: &ToolSpec, policy: &ua_core::CallPolicy) -> ToolRow {
     ToolRow {
@@ -260,6 +288,8 @@ pub(super) fn row(spec: &ToolSpec, policy: &ua_core::CallPolicy) -> ToolRow {
 struct Looked {
     specs: Vec<ToolSpec>,
     about: Vec<(String, ServerAbout)>,
+    /// Which of them wrote to their standard output what is no message, in sentences.
+    strays: Vec<String>,
 }
 
 /// `ua tools lock`: writes what the tools are now beside the MCP configuration, or compares with what was written.
@@ -323,9 +353,10 @@ async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, Definit
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
     let listed = servers::list(host, &transport, &names, |sentence| tell(sentence)).await;
     let (about, definitions) = (transport.about(), transport.definitions());
+    let strays = transport.strays().into_iter().map(|(_, sentence)| sentence).collect();
     transport.shutdown().await;
     let specs = listed.map_err(|e| HostError::usage(chain(&e)).hint(servers::what_helps(&e)))?;
-    Ok((Looked { specs, about }, definitions))
+    Ok((Looked { specs, about, strays }, definitions))
 }
 
 async fn offered(host: &Host, mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>, HostError> {
@@ -394,5 +425,44 @@ fn tell_of_lock(host: &Host, file: &ConfigFile, now: &DefinitionLock) {
             "a job is offered only the tools that are as in mcp.lock; `ua tools list --json` has what each tool says of itself, and `{}` accepts it",
             tool_lock::command(file)
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a terminal of 80 columns the widest of our tools leave this much for the reason.
+    const ROOM: usize = 33;
+
+    #[test]
+    fn a_reason_in_a_table_is_short_and_says_nothing_twice() {
+        for (reason, class, wanted) in [
+            ("rule own-replacing-writes of the built-in policy calls it local", "local", "rule own-replacing-writes"),
+            ("rule mails of policy.toml calls it external", "external", "rule mails of policy.toml"),
+            (
+                "rule mails of the job's policy.toml, which is trusted, calls it external",
+                "external",
+                "rule mails of the job's policy.toml",
+            ),
+            ("its name contains the side-effect word \"order\"", "external", "name: \"order\""),
+            ("its name suggests a read (\"get\")", "read_only", "name: a read (\"get\")"),
+            ("its server says readOnlyHint = false", "external", "server: readOnlyHint = false"),
+            (
+                "its server says readOnlyHint = true, which is trusted where the name suggests the same",
+                "read_only",
+                "server: readOnlyHint = true",
+            ),
+            (
+                "nothing is known about this tool, so it is treated as an external side effect",
+                "external",
+                "nothing is known",
+            ),
+            ("its name contains the side-effect word \"order\"; the job raises it", "external", "name: \"order\""),
+        ] {
+            let short = why_in_short(reason, class);
+            assert_eq!(short, wanted);
+            assert!(short.chars().count() <= ROOM + 2, "{short}");
+        }
     }
 }

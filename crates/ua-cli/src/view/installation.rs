@@ -354,7 +354,7 @@ pub(crate) struct DbChecked {
     /// Of a file: those of another database, or cut ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     mirror_foreign_lines: Option<u64>,
-    /// Of a file: attempts, and people's decisions about them, that effects.log knows and the database does not.
+    /// Of a file: attempts, and people's decisions about them, that effects.log knows and the database does not; on a server, with `word` `failed_over`, the runs that are held because another server took over, or a copy was put back.
     #[serde(skip_serializing_if = "Option::is_none")]
     forgotten: Option<Vec<Row>>,
     /// Whether nothing is wrong.

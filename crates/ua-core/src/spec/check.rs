@@ -177,7 +177,10 @@ impl RunSpec {
 /// The words for effort that providers have.
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/// What no provider takes. A word for effort that is like none of the known ones may be a new one.
+/// The words for how a model thinks.
+const THINKING_KINDS: [&str; 2] = ["adaptive", "off"];
+
+/// What no provider takes. A word for effort or thinking that is like none of the known ones may be a new one.
 fn check_model(model: &ModelChoice, flaws: &mut Flaws) {
     flaws.add_if(model.max_output_tokens == Some(0), "model.max_output_tokens", "is 0: the model could say nothing");
     flaws.add_if(
@@ -185,13 +188,15 @@ fn check_model(model: &ModelChoice, flaws: &mut Flaws) {
         "model.temperature_milli",
         "is above 2000: it counts thousandths, and no provider takes a temperature above 2",
     );
-    let effort = model.effort.as_deref().filter(|effort| !EFFORTS.contains(effort));
-    let meant = effort.and_then(|effort| {
-        let likeness = |known: &&str| strsim::damerau_levenshtein(effort, known);
-        EFFORTS.into_iter().min_by_key(likeness).filter(|known| effort.trim().is_empty() || likeness(known) <= 2)
-    });
-    if let (Some(effort), Some(meant)) = (effort, meant) {
-        flaws.add("model.effort", format!("is {effort:?}, did you mean {meant:?}?"));
+    for (field, said, known) in
+        [("effort", &model.effort, &EFFORTS[..]), ("thinking", &model.thinking, &THINKING_KINDS[..])]
+    {
+        let Some(said) = said.as_deref().filter(|said| !known.contains(said)) else { continue };
+        let likeness = |known: &&&str| strsim::damerau_levenshtein(said, known);
+        let nearest = known.iter().min_by_key(likeness);
+        if let Some(meant) = nearest.filter(|known| said.trim().is_empty() || likeness(known) <= 2) {
+            flaws.add(format!("model.{field}"), format!("is {said:?}, did you mean {meant:?}?"));
+        }
     }
 }
 
@@ -294,6 +299,7 @@ mod tests {
             ),
             (r#"{"model": {"effort": "hihg"}}"#, "`model.effort` is \"hihg\", did you mean \"high\"?"),
             (r#"{"model": {"effort": ""}}"#, "`model.effort` is \"\", did you mean \"low\"?"),
+            (r#"{"model": {"thinking": "adaptve"}}"#, "`model.thinking` is \"adaptve\", did you mean \"adaptive\"?"),
             (r#"{"budgets": {"max_turns": 0}}"#, "`budgets.max_turns` is 0: the run could ask nothing"),
             (
                 r#"{"budgets": {"max_wallclock_minutes": 0}}"#,
@@ -312,6 +318,8 @@ mod tests {
             r#"{"stop_conditions": [{"effect": "email.send", "count": 0, "max": 0}]}"#,
             r#"{"model": {"effort": "xhigh", "temperature_milli": 2000}}"#,
             r#"{"model": {"effort": "thorough"}}"#,
+            r#"{"model": {"thinking": "off"}}"#,
+            r#"{"model": {"thinking": "between_tools"}}"#,
             r#"{"budgets": {"max_retries_per_tool_call": 0, "max_same_error_repeats": 0, "max_provider_wait_minutes": 0}}"#,
             r#"{"constraints": {"allowed_domains": ["a.b", ".a.b", "localhost", "127.0.0.1", "::1", "[::1]", "münchen.de", "a_b.c"]}}"#,
         ] {

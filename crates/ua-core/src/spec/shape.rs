@@ -77,6 +77,7 @@ const FIELDS: &Known = &Known(&[
             ("temperature_milli", None),
             ("seed", None),
             ("effort", None),
+            ("thinking", None),
             ("thinking_tokens", None),
             ("tool_choice", None),
             ("headers", None),
@@ -304,7 +305,7 @@ mod tests {
         full["harness"] =
             serde_json::json!({"max_iterations": 2, "completion_promise": "DONE", "context_budget_tokens": 5000});
         full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1,
-            "temperature_milli": 1, "seed": 1, "effort": "low", "thinking_tokens": 1, "tool_choice": "any", "headers": {"a": "b"}, "system_prompt": "s"});
+            "temperature_milli": 1, "seed": 1, "effort": "low", "thinking": "off", "thinking_tokens": 1, "tool_choice": "any", "headers": {"a": "b"}, "system_prompt": "s"});
         full["tools"]["servers"] = serde_json::json!([]);
         full["constraints"]["on_scope_conflict"] = "refuse".into();
         full["constraints"]["allowed_recipients"] = serde_json::json!(["@example.test"]);

@@ -62,6 +62,10 @@ pub(super) struct State {
     pub(super) went_back: u64,
     /// How often the database answered again.
     pub(super) answered_again: u64,
+    /// How many writes were committed.
+    pub(super) commits: u64,
+    /// Of these, those that waited for the disk.
+    pub(super) synced_commits: u64,
     /// How long it took to claim, whether or not there was a run.
     pub(super) claims: Spans,
     /// How long runs had been ready when it took them.
@@ -117,6 +121,8 @@ impl Health {
             in_doubt: 0,
             went_back: 0,
             answered_again: 0,
+            commits: 0,
+            synced_commits: 0,
             claims: Spans::of_answers(),
             waits: Spans::of_waits(),
             late_renewals: 0,
@@ -255,6 +261,9 @@ fn metrics(env: &Env, state: &State) -> String {
     );
     let again = count(state.answered_again);
     one("ua_worker_reconnects_total", "counter", "Times that the database answered again after it had not", &again);
+    one("ua_worker_commits_total", "counter", "Writes of runs that the database took", &count(state.commits));
+    let synced = count(state.synced_commits);
+    one("ua_worker_synced_commits_total", "counter", "Of these, writes that waited for the disk", &synced);
     let failing = count(state.failing_schedules.len() as u64);
     one("ua_worker_schedules_failing", "gauge", "Schedules whose job it cannot submit", &failing);
     let of_queues = |value: &dyn Fn(&QueueDepth) -> f64| -> Vec<(String, f64)> {

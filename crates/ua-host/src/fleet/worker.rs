@@ -75,6 +75,12 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 /// Why a run was given back whose provider was not available.
 const PROVIDER_AWAY: &str = "the model provider is not available";
 
+/// How long a database that answers nothing is waited for once calls are given up. Whoever stops a worker counts on its end half a minute behind its
+/// drain (`deploy/`), and what is killed then ends no better.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+/// The same for the last word of a worker.
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
+
 /// Why a worker that was told to take no more runs leaves one.
 const DRAINED: &str = "this worker was told to take no more runs (`ua workers drain`)";
 
@@ -552,7 +558,12 @@ impl Worker {
         let mut is_reachable = true;
         while !self.stop.is_stopping() {
             let turn = self.turn(&mut runs, &mut renewed);
-            match looking(self.env(), turn, || self.is_silent(&mut is_reachable)).await {
+            let looked = tokio::select! {
+                biased;
+                looked = looking(self.env(), turn, || self.is_silent(&mut is_reachable)) => looked,
+                () = self.hung() => break,
+            };
+            match looked {
                 Ok(Looked::Asked) => {
                     self.health.state().cut_off = None;
                     if !is_reachable {
@@ -602,25 +613,67 @@ impl Worker {
             let running = ua_core::counted(runs.len(), "run");
             self.say(Did::Stopping, &format!("taking no more runs; waiting for {running} to stop"));
         }
-        while !runs.is_empty() {
-            tokio::select! {
-                _ = runs.join_next() => {}
-                () = self.env().clock.sleep(RENEWAL) => {
-                    self.health.turns();
-                    if let Err(error) = self.renew().await {
-                        tracing::warn!(error = chain(&error), "the worker's lease was not renewed");
-                    }
-                }
-            }
-        }
+        self.see_out(runs).await;
         tokio::select! {
             _ = &mut timetable => {}
             () = self.stop.giving_up_calls() => timetable.abort(),
         }
-        if let Err(error) = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() }).await {
-            tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
+        let leaves = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() });
+        tokio::select! {
+            biased;
+            done = leaves => if let Err(error) = done {
+                tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
+            },
+            () = self.env().clock.sleep(LEAVES_WITHIN) => {
+                tracing::warn!("the worker could not sign off, as the database does not answer; others find out");
+            }
         }
         left
+    }
+
+    /// Waits for the runs that are under way, and keeps the lease meanwhile; where the database answers nothing, only for a while.
+    async fn see_out(&self, mut runs: JoinSet<()>) {
+        while !runs.is_empty() {
+            tokio::select! {
+                _ = runs.join_next() => continue,
+                () = self.env().clock.sleep(RENEWAL) => self.health.turns(),
+            }
+            tokio::select! {
+                biased;
+                renewed = self.renew() => if let Err(error) = renewed {
+                    tracing::warn!(error = chain(&error), "the worker's lease was not renewed");
+                },
+                () = self.hung() => {
+                    let said = "the database answers nothing, so this worker ends without storing what came of its runs; whoever has them next asks";
+                    self.say(Did::Noted, said);
+                    // What is under way ends as in a crash.
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Counts that the database lacks writes that it had taken. Where the owner of a run found that out, others may lack some as well, whose owners are
+    /// gone.
+    async fn note_lost_writes(&self, error: &HostError) {
+        if !error.is_of_lost_writes() {
+            return;
+        }
+        self.health.state().went_back += 1;
+        let kind = error.detail().get("kind").and_then(serde_json::Value::as_str).map(str::to_owned);
+        // What is held already was found by looking.
+        if kind.as_deref() == Some(crate::forgotten::WENT_BACK) {
+            return;
+        }
+        if let Err(error) = self.store.hold_unfinished().await {
+            tracing::warn!(error = chain(&error), "the runs that have not ended are not held");
+        }
+    }
+
+    /// Calls were given up a while ago: what has not been answered since is not waited for.
+    async fn hung(&self) {
+        self.stop.giving_up_calls().await;
+        self.env().clock.sleep(ENDS_WITHIN).await;
     }
 
     /// The database has not answered for long, and that is no matter of a moment: whoever asks and whoever reads is told.
@@ -709,6 +762,7 @@ impl Worker {
         let is_any_ready = depths.iter().any(|depth| depth.ready > 0);
         let mut state = self.health.state();
         (state.depths, state.counted) = (depths, Some(counted));
+        (state.commits, state.synced_commits) = self.store.commits();
         Ok(is_any_ready)
     }
 
@@ -1001,7 +1055,7 @@ impl Worker {
                 // Whoever drives it beside this process comes to an end by itself.
                 let is_counted = answers && error.kind() != Kind::Waiting;
                 let is_news = self.refusals.note(id, &error.to_string(), false, is_counted);
-                self.health.state().went_back += u64::from(error.is_of_lost_writes());
+                self.note_lost_writes(&error).await;
                 let is_over = found.as_ref().is_ok_and(|run| run.status.is_terminal());
                 let fate = Fate::of(id, &error, AfterError { is_over, is_unbegun, answers, got_further });
                 if is_news {

@@ -33,6 +33,7 @@ mod tests {
     use super::*;
     use crate::env::Process;
     use crate::settings::Settings;
+    use crate::skips::skipped;
     use crate::words::KnownSecrets;
 
     /// Whether files have attributes where tests are.
@@ -53,8 +54,7 @@ mod tests {
         close(home().open().unwrap());
         let database = home().database().to_path_buf();
         if !keeps_marks(folder.path()) {
-            eprintln!("SKIPPED: files here have no attributes, so nothing tests what is put beside a database");
-            return;
+            return skipped("files here have no attributes, so nothing tests what is put beside a database");
         }
         let beside = |ending: &str| PathBuf::from(format!("{}{ending}", database.display()));
         let before = fs::read(&database).unwrap();

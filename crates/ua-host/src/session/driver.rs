@@ -4,8 +4,9 @@
 //! parent's model, tool configuration and policies; what only a person may loosen (who may be written to, how often an effect may
 //! happen) is read from the job at the top of the tree, never from what a model wrote into a task.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use crate::Database;
@@ -13,7 +14,8 @@ use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
 use ua_core::{Env, Redactor, RunSpec, Timestamp, ToolSpec, Trace};
-use ua_dispatch::{PersonWaits, StopSignal, SubAgentError, ToolTransport};
+use ua_dispatch::{CallProgress, PersonWaits, StopSignal, SubAgentError, ToolTransport};
+use ua_mcp::McpTransport;
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
     Worked, Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
@@ -65,6 +67,28 @@ pub(super) async fn put_down(store: &dyn Store, lease: &RunLease, env: &Env, err
     parked.err().map_or(error, HostError::from)
 }
 
+/// The same watcher, which has the run's log say once of each tool server that it writes to its standard output what is no message: with that, an
+/// answer can be cut in two, and nobody who looks for it later finds another sign of it.
+fn noting_strays(
+    servers: &Arc<McpTransport>,
+    logs: Workspace,
+    redactor: Redactor,
+    env: Env,
+    inner: Watcher,
+) -> Watcher {
+    let (servers, told) = (Arc::downgrade(servers), Mutex::new(BTreeSet::new()));
+    Arc::new(move |signal| {
+        // After their first words, and after each call.
+        let is_due = matches!(&signal, RunEvent::ToolsListed { .. } | RunEvent::Call(CallProgress::Settled { .. }));
+        for (server, sentence) in servers.upgrade().filter(|_| is_due).iter().flat_map(|servers| servers.strays()) {
+            if told.lock().unwrap_or_else(PoisonError::into_inner).insert(server) {
+                progress::keep_note(&logs, &redactor, env.now(), &sentence);
+            }
+        }
+        inner(signal);
+    })
+}
+
 /// A run that was taken.
 pub(super) struct Taken {
     pub(super) run: RunRecord,
@@ -92,7 +116,7 @@ impl Driver {
         let redactor = host.redactor().clone();
         let mut watcher =
             progress::watcher(taken.workspace.clone(), &run.run_id, env.clone(), redactor, self.people.clone(), label);
-        if self.people.presence() == Presence::Here {
+        if self.people.presence() != Presence::Nobody {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
         let is_taken_again = taken.lease.epoch > FIRST_EPOCH;
@@ -129,6 +153,7 @@ impl Driver {
         }
         let slow = self.tell_if_slow(names);
         let to_end = (is_top && !is_to_end).then(|| self.tell_if_to_end(run));
+        let watcher = noting_strays(&servers, logs.clone(), redactor.clone(), env.clone(), watcher);
         let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
         let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());
         let worker = self.worker(taken, transport, redactor.clone(), watcher, stop).await;

@@ -1,6 +1,7 @@
 //! From the events of a stream to one whole reply. Pure: it is fed the JSON of one event after the other.
 //!
-//! A reply exists only after `message_stop`. Events and block types that this build does not know are tolerated, since
+//! A reply exists only after `message_stop`, or where the stream ended in good order behind the reason for which the message stopped: it is whole
+//! then, and some servers in between leave out the rest. Events and block types that this build does not know are tolerated, since
 //! the API adds new ones; an order of events that cannot be read is not.
 
 use std::collections::BTreeMap;
@@ -186,6 +187,11 @@ impl Assemble for Assembler {
             Event::MessageStop => self.finish().map(Progress::Whole),
             Event::Unknown => Ok(Progress::Nothing),
         }
+    }
+
+    fn end(&mut self) -> Option<Result<ModelTurn, Fault>> {
+        let is_told = self.has_tail && self.stop_reason.is_some() && self.blocks.values().all(|partial| partial.closed);
+        (is_told && self.started.is_some()).then(|| self.finish())
     }
 
     fn as_events(&self, mut reply: Map<String, Value>) -> Option<Vec<String>> {

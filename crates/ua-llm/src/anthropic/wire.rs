@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use ua_core::{Block, Role};
 
 use super::keys;
+use super::thinking::Thinking;
 use crate::ANTHROPIC;
 use crate::chat::names::{ANTHROPIC_LONGEST, wire_name};
 use crate::extras::ModelExtras;
@@ -75,11 +76,12 @@ pub(crate) fn write(
     written: &mut Written<Vec<Part>>,
     request: &ModelRequest,
     cache_prompt: bool,
-    extras: &ModelExtras,
+    (extras, thinking): (&ModelExtras, Thinking<'_>),
 ) -> String {
-    let mut body = written.frame(request, || {
+    let mut body = written.frame_in(thinking.form(), request, || {
         let mut frame = frame(request, cache_prompt);
         extras.for_messages(&mut frame);
+        thinking.put(extras, &mut frame);
         frame
     });
     written.parts.renew(request.messages.chunks(1), |piece| {
@@ -248,7 +250,8 @@ mod tests {
     use crate::request::ToolOffer;
 
     fn body(request: &ModelRequest, cache_prompt: bool) -> Value {
-        let text = write(&mut Written::default(), request, cache_prompt, &ModelExtras::default());
+        let how = (&ModelExtras::default(), Thinking::default());
+        let text = write(&mut Written::default(), request, cache_prompt, how);
         serde_json::from_str(&text).unwrap()
     }
 
@@ -424,10 +427,13 @@ mod tests {
             request(vec![said("job"), assistant(vec![Block::text(" ")]), said("on")]),
             request(vec![]),
         ];
-        let (mut written, extras) = (Written::default(), ModelExtras::default());
-        for request in &requests {
-            let alone = write(&mut Written::default(), request, true, &extras);
-            assert_eq!(write(&mut written, request, true, &extras), alone);
+        let extras = ModelExtras { thinking_tokens: Some(9), ..ModelExtras::default() };
+        let budget = Thinking::of(&extras, true, |_| false);
+        let (mut written, hows) = (Written::default(), [(&extras, Thinking::default()), (&extras, budget)]);
+        for (request, how) in requests.iter().flat_map(|request| hows.map(|how| (request, how))) {
+            let alone = write(&mut Written::default(), request, true, how);
+            assert_eq!(write(&mut written, request, true, how), alone);
+            assert_eq!(alone.contains("budget_tokens"), how.1 == budget);
             let read: Value = serde_json::from_str(&alone).unwrap();
             assert!(read["messages"].is_array(), "{alone}");
         }

@@ -60,6 +60,13 @@ fn sorted(came: Status, retry_after: Option<Duration>, body: &str, model: &str) 
     if status == 413 || too_long::says_so(status, body, &message) || (status == 429 && too_long::never_fits(&message)) {
         return LlmError::TooLong { status: came, message };
     }
+    if let Some(inner) = wrapped_in(status, &message) {
+        return by_status_and_message(Status::Like(inner), retry_after, message, model);
+    }
+    // Whatever the status: no model has begun, and none will.
+    if (status == 404 && says_no_tools(&message)) || (status == 500 && says_no_memory(&message)) {
+        return LlmError::InvalidRequest { status: came, message };
+    }
     if status == 404 && !is_about_model(&message, body, model) {
         return LlmError::NoEndpoint { status: came, message };
     }
@@ -107,7 +114,51 @@ fn has_reason(body: &str, reasons: &[&str]) -> bool {
 
 /// Whether a refusal is one of the model's name.
 fn says_no_such_model(body: &str, message: &str) -> bool {
-    has_reason(body, &["model_not_found"]) || message.to_ascii_lowercase().contains("not a valid model")
+    const WORDS: [&str; 6] = [
+        "not a valid model",
+        "invalid model name",
+        "invalid model:",
+        "model not exist",
+        "no such model",
+        "unknown model",
+    ];
+    let said = message.to_ascii_lowercase();
+    has_reason(body, &["model_not_found"])
+        || WORDS.iter().any(|words| said.contains(words))
+        || (said.starts_with("the model ") && said.contains("does not exist"))
+}
+
+/// Whether a refusal is of tools as such: the model, or the server in front of it, calls none.
+pub(crate) fn says_no_tools(message: &str) -> bool {
+    const WORDS: [&str; 7] = [
+        "not support tools",
+        "support tool use",
+        "not support tool call",
+        "not support function call",
+        "enable-auto-tool-choice",
+        "tool calling is not supported",
+        "tools are not supported",
+    ];
+    let said = message.to_ascii_lowercase();
+    WORDS.iter().any(|words| said.contains(words))
+}
+
+/// Whether a server on somebody's machine says that the model does not fit into its memory: it does not shrink.
+fn says_no_memory(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("requires more system memory")
+}
+
+/// The status of a refusal that a router hands on as a failure of its own (`LiteLLM`, with status 500). What was wrong stays wrong.
+fn wrapped_in(status: u16, message: &str) -> Option<u16> {
+    if status != 500 {
+        return None;
+    }
+    let said = message.to_ascii_lowercase();
+    let told = ["error code: ", "status code: "].iter().find_map(|words| {
+        let (_, behind) = said.split_once(words)?;
+        behind.get(..3)?.parse::<u16>().ok()
+    });
+    told.filter(|inner| matches!(inner, 400..=404 | 422))
 }
 
 fn is_page(body: &str) -> bool {
@@ -316,12 +367,24 @@ fn says_none_is_free(message: &str) -> bool {
 
 /// Whether an API says that the account has no credit left, or may use no more of it. Anthropic says so as of a bad request (400).
 fn says_unpaid(body: &str, message: &str) -> bool {
-    const KINDS: [&str; 4] =
-        ["insufficient_quota", "billing_error", "billing_not_active", "billing_hard_limit_reached"];
-    const WORDS: [&str; 4] =
-        ["credit balance is too low", "insufficient balance", "insufficient credit", "specified api usage limits"];
+    const KINDS: [&str; 5] =
+        ["insufficient_quota", "billing_error", "billing_not_active", "billing_hard_limit_reached", "budget_exceeded"];
+    const WORDS: [&str; 6] = [
+        "credit balance is too low",
+        "insufficient balance",
+        "insufficient credit",
+        "specified api usage limits",
+        "budget has been exceeded",
+        "exceededbudget",
+    ];
+    // A limit of a day, which is no matter of a wait: Gemini's, of an account that does not pay, and OpenRouter's.
+    const OF_A_DAY: [&str; 2] = ["PerDay", "free-models-per-day"];
+    let is_of_a_day = OF_A_DAY.iter().any(|words| body.contains(words));
     let said = message.to_ascii_lowercase();
     let body: Value = serde_json::from_str(body).unwrap_or_default();
+    if is_of_a_day && body.is_object() {
+        return true;
+    }
     let is_kind = |word: &&Value| word.as_str().is_some_and(|word| KINDS.contains(&word));
     [&body["error"]["code"], &body["error"]["type"]].iter().any(is_kind)
         || (body.is_object() && WORDS.iter().any(|words| said.contains(words)))
@@ -375,6 +438,17 @@ fn text_of(page: &str) -> String {
     words.join(" ")
 }
 
+/// A message with the parameter that it is about, where the error says that beside it alone. What was said so far is no parameter.
+fn with_parameter(message: &str, read: &Value) -> String {
+    let named = [&read["error"]["param"], &read["param"]].into_iter().find_map(Value::as_str);
+    let is_one = |name: &&str| {
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            && !["messages", "input", "prompt", "model", "null", "none"].iter().any(|other| name.starts_with(other))
+            && !message.contains(name)
+    };
+    named.filter(is_one).map_or_else(|| message.to_owned(), |name| format!("{message} (`{name}`)"))
+}
+
 /// The provider's message; the start of the body when it has another form, as a proxy's page has.
 fn message_in(body: &str) -> String {
     const SHOWN: usize = 300;
@@ -385,7 +459,7 @@ fn message_in(body: &str) -> String {
     let places = [&read["error"]["message"], &read["error"], &read["message"], &read["detail"]];
     match (places.iter().find_map(|place| place.as_str()), read["request_id"].as_str()) {
         (Some(message), Some(id)) => format!("{message} (request {id})"),
-        (Some(message), None) => message.to_owned(),
+        (Some(message), None) => with_parameter(message, &read),
         (None, _) if body.trim().is_empty() => NO_REASON.to_owned(),
         (None, _) if is_page(body) => format!("{A_PAGE}: {}", text_of(body).chars().take(SHOWN).collect::<String>()),
         (None, _) => {
@@ -588,6 +662,14 @@ mod tests {
         let api =
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"too long"},"request_id":"req_1"}"#;
         assert_eq!(message_in(api), "too long (request req_1)");
+        // What it is about is often said beside the message alone.
+        let about = |param: &str| {
+            message_in(&json!({"error": {"message": "Not supported with include.", "param": param}}).to_string())
+        };
+        assert_eq!(about("text.format"), "Not supported with include. (`text.format`)");
+        for param in ["include", "messages[1].content", "model", "None", ""] {
+            assert_eq!(about(param), "Not supported with include.", "{param}");
+        }
         assert_eq!(message_in(" <html>bad gateway</html> "), "an HTML page instead of a reason: bad gateway");
         assert_eq!(message_in(""), "no explanation was given");
         let behind = |raw: &str| {
@@ -654,5 +736,67 @@ mod tests {
         let hopeless = advised(500, Some(false));
         assert!(!hopeless.may_retry() && hopeless.was_refused() && advised(529, Some(false)).was_refused());
         assert!(advised(400, Some(true)).may_retry() && advised(400, Some(true)).was_refused());
+    }
+
+    #[test]
+    fn what_never_passes_is_told_from_what_may() {
+        let said = |message: &str, kind: &str| json!({"error": {"message": message, "type": kind}}).to_string();
+        for (status, message, kind, wanted) in [
+            (
+                400,
+                "litellm.BadRequestError: Invalid model name passed in model=foo. Call `/v1/models` to view available models",
+                "",
+                "model",
+            ),
+            (400, "Invalid model: foo", "", "model"),
+            (400, "Model Not Exist", "", "model"),
+            (400, "The model `foo` does not exist or you do not have access to it.", "", "model"),
+            (400, "Budget has been exceeded! Current cost: 0.5, Max budget: 0.1", "budget_exceeded", "unpaid"),
+            (429, "ExceededBudget: User=x over budget.", "", "unpaid"),
+            (
+                429,
+                "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day",
+                "",
+                "unpaid",
+            ),
+            (404, "No endpoints found that support tool use.", "", "request"),
+            (400, "registry.ollama.ai/library/gemma:latest does not support tools", "", "request"),
+            (500, "model requires more system memory (5.5 GiB) than is available (3.1 GiB)", "", "request"),
+            (
+                500,
+                "litellm.InternalServerError: OpenAIException - Error code: 400 - {'error': {'message': 'no'}}",
+                "",
+                "request",
+            ),
+            (500, "litellm.APIError: Error code: 401 - no", "", "credentials"),
+            (500, "litellm.APIError: Error code: 429 - slow down", "", "may pass"),
+            (500, "Internal error", "", "may pass"),
+            (404, "No endpoints found for foo.", "", "model"),
+        ] {
+            let error = by_status(status, None, &said(message, kind), "foo");
+            let is = match &error {
+                LlmError::NotFound { .. } => "model",
+                LlmError::Unpaid { .. } => "unpaid",
+                LlmError::InvalidRequest { .. } => "request",
+                LlmError::Unauthorized { .. } => "credentials",
+                other if other.may_retry() => "may pass",
+                other => panic!("{status} {message}: {other:?}"),
+            };
+            assert_eq!((is, error.was_refused()), (wanted, true), "{status} {message}");
+            let hint = error.hint("openai-chat").unwrap();
+            assert_eq!(hint.contains("calls no tools"), says_no_tools(message), "{message}: {hint}");
+        }
+        let day = json!({"error": {"code": 429, "message": "You exceeded your current quota", "status": "RESOURCE_EXHAUSTED", "details": [
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}]}});
+        let minute = day.to_string().replace("PerDay", "PerMinute");
+        for (body, is_unpaid) in [(json!([day]).to_string(), true), (day.to_string(), true), (minute, false)] {
+            let error = by_status(429, None, &body, "m");
+            assert_eq!(
+                (matches!(error, LlmError::Unpaid { .. }), error.may_retry()),
+                (is_unpaid, !is_unpaid),
+                "{body}"
+            );
+        }
     }
 }

@@ -160,7 +160,7 @@ fn has_code(body: &str) -> bool {
 /// Whether a refusal names the part of the request that it is about, and that part is not what was said so far: `tools[3].function`,
 /// `'temperature'`, `response_format`.
 pub(crate) fn names_a_part(message: &str) -> bool {
-    const PARTS: [&str; 16] = [
+    const PARTS: [&str; 19] = [
         "tools.",
         "tools[",
         "tool_choice",
@@ -177,9 +177,29 @@ pub(crate) fn names_a_part(message: &str) -> bool {
         "unsupported parameter",
         "unknown parameter",
         "unrecognized request argument",
+        "support tools",
+        "support tool use",
+        "enable-auto-tool-choice",
     ];
     let message = message.to_ascii_lowercase();
     PARTS.iter().any(|part| message.contains(part))
+}
+
+/// Whether a refusal is of thoughts in the history, and not of how long or what else it is.
+pub(crate) fn names_thoughts(message: &str) -> bool {
+    const THOUGHTS: [&str; 6] =
+        ["signature", "thinking", "thought", "reasoning", "encrypted content", "encrypted_content"];
+    let message = message.to_ascii_lowercase();
+    THOUGHTS.iter().any(|word| message.contains(word))
+}
+
+/// Whether a refusal names one of the things that were said so far, and measures nothing: `messages.1.content.0`, `input[3].call_id`.
+pub(crate) fn names_an_item(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let is_number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    let names = |list: &str| message.match_indices(list).any(|(at, _)| is_number(&message[at + list.len()..]));
+    let is_one = ["messages.", "messages[", "input[", "input."].iter().any(|list| names(list));
+    is_one && !message.contains('>') && !OVER.iter().any(|words| message.contains(words))
 }
 
 #[cfg(test)]
@@ -393,5 +413,30 @@ mod tests {
         {
             assert!(!error(status, message).may_be_too_long(), "{message}");
         }
+    }
+
+    #[test]
+    fn a_refusal_of_one_thing_that_was_said_is_no_guess_at_the_length() {
+        let refused = |message: &str| LlmError::InvalidRequest {
+            status: crate::error::Status::Http(400),
+            message: message.to_owned(),
+        };
+        for message in [
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "The encrypted content gAAA could not be verified.",
+            "'messages.2' : property 'reasoning' is unsupported",
+            "Function call is missing a thought_signature in functionCall parts.",
+            "Invalid type for 'input[3].output': expected a string.",
+            "messages.4.content.1.tool_use.input: Input should be a valid dictionary",
+            "registry.ollama.ai/library/gemma:latest does not support tools",
+        ] {
+            assert!(!refused(message).may_be_too_long(), "{message}");
+        }
+        for message in ["Bad Request", "messages[3]: 41000 > 40000", "invalid request (request id: 7)"] {
+            assert!(refused(message).may_be_too_long(), "{message}");
+        }
+        // What may be about a picture is asked about first.
+        assert!(refused("messages.1.content.0: could not process").may_be_about_images());
+        assert!(!refused("messages.1.content.0: Invalid `signature` in `thinking` block").may_be_about_images());
     }
 }

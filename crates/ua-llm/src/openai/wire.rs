@@ -64,7 +64,6 @@ fn frame(request: &ModelRequest, store: bool) -> Value {
                        "parameters": folded(&tool.input_schema), "strict": false})
             })
             .collect();
-        body["parallel_tool_calls"] = json!(true);
     }
     if let Some(milli) = request.temperature_milli {
         body["temperature"] = json!(f64::from(milli) / 1000.0);

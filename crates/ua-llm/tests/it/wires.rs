@@ -10,4 +10,6 @@ mod responses;
 mod strict_servers;
 mod support;
 mod third_party;
+mod thoughts;
+mod unasked;
 mod valid_histories;

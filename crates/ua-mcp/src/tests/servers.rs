@@ -251,6 +251,8 @@ async fn a_line_that_is_no_message_is_told_and_stalls_nothing() {
     let sending = Sending { timeout, ..Sending::call("torn_line", Map::new(), Map::new()) };
     let why = lost(connection.call(sending, &world.shared.env).await);
     assert_eq!(why, format!("no answer within 1 s; {stray}"));
+    // Whoever looks at the servers is told which of them does so.
+    assert_eq!(world.server.first_stray(), Some(stray.replacen("it", "tool server `fake`", 1)));
     world.server.shut_down(&world.shared).await;
 }
 
@@ -425,20 +427,21 @@ async fn a_key_that_needs_a_header_is_not_sent_without_one() {
 #[tokio::test]
 async fn all_pages_of_all_servers_are_listed_and_what_is_left_out_is_noted() {
     let dir = tempfile::tempdir().unwrap();
-    let servers = vec![spec("one", &["--tools", "a,b.c,d,e f"]), spec("two", &["--tools", "a"])];
+    let servers = vec![spec("one", &["--tools", "a,b.c,d,e f,g;h"]), spec("two", &["--tools", "a"])];
     let transport = McpTransport::new(config(dir.path(), servers));
     let tools = transport.list().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.raw.as_str()).collect();
     let of_dotted = names.iter().position(|name| name.starts_with("mcp__one__b_c_")).unwrap();
     assert_eq!(tools[of_dotted].name.tool, "b.c", "the server's own name for it stays");
-    assert_eq!(names.len(), 4);
-    assert_eq!([names[0], names[2], names[3]], ["mcp__one__a", "mcp__one__d", "mcp__two__a"]);
+    assert_eq!(names.len(), 5);
+    assert_eq!([names[0], names[2], names[4]], ["mcp__one__a", "mcp__one__d", "mcp__two__a"]);
+    assert!(names[3].starts_with("mcp__one__e_f_") && tools[3].name.tool == "e f", "{}", names[3]);
     assert_eq!(tools[0].description, "Does a.");
     assert_eq!(tools[0].annotations.read_only, Some(false));
     assert_eq!(
         transport.notes(),
         [
-            "`e f` of the tool server `one` is not offered: its name is not 1 to 128 of the characters a-z A-Z 0-9 _ - . /"
+            "`g;h` of the tool server `one` is not offered: its name is not 1 to 256 bytes of letters, digits, spaces and _ - . / :"
         ]
     );
     assert_eq!(transport.ready("one").await, transport.ready("one").await, "a live generation stays");

@@ -5,4 +5,7 @@ mod apart;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod rendering;
+#[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
+#[path = "../../../ua-testkit/src/skips.rs"]
+mod skips;
 mod tool;

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use ua_pdf::{Paper, PdfError, PdfOptions, Rendered, limits, render};
 
+use crate::skips::skipped;
+
 const SAMPLE: &str = include_str!("../../../../fixtures/pdf/sample.md");
 
 fn fixture(name: &str) -> Result<Vec<u8>, String> {
@@ -23,7 +25,7 @@ fn text_of(rendered: &Rendered) -> Option<Vec<String>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &rendered.pdf).unwrap();
     let Ok(output) = Command::new("pdftotext").arg("-layout").arg(file.path()).arg("-").output() else {
-        eprintln!("skipped reading the text back: pdftotext is not installed");
+        skipped("pdftotext is not installed, so nothing reads the text of a PDF back");
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

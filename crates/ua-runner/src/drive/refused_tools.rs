@@ -2,7 +2,8 @@
 //!
 //! A provider refuses a whole request for one tool, and names that one. What is wrong with it is often wrong with most tools of its server, which
 //! were all made from one description: so after some that were refused in the same words, the rest of their servers is left out with them, and
-//! the run ends neither with a request for each tool nor at a limit of such requests.
+//! the run ends neither with a request for each tool nor at a limit of such requests. Our own are as every provider takes them, and a job relies on
+//! them: one that refuses one of them refuses the run, and its words say why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +12,8 @@ use ua_llm::ToolOffer;
 
 /// So many tools are refused in the same words before the others of their servers are left out unasked.
 const TOGETHER: usize = 16;
+/// What the names of our own begin with.
+const OWN: &str = "mcp__ua__";
 
 /// The tools that are left out, each with what was said of it.
 #[derive(Debug, Default)]
@@ -22,9 +25,10 @@ impl RefusedTools {
         self.0.contains_key(tool)
     }
 
-    /// A tool of those that are `offered` was refused in these words. Returns what is left out from now on that was not before, each with why.
+    /// A tool of those that are `offered` was refused in these words. Returns what is left out from now on that was not before, each with why:
+    /// nothing where it is one of our own.
     pub(super) fn refused(&mut self, tool: &str, words: &str, offered: &[ToolOffer]) -> Vec<(String, String)> {
-        if self.has(tool) {
+        if self.has(tool) || tool.starts_with(OWN) {
             return Vec::new();
         }
         let fault = fault_in(words, tool);
@@ -137,6 +141,16 @@ mod tests {
                 }
                 assert_eq!(requests, bad.min(TOGETHER), "{bad} by {step}");
             }
+        }
+    }
+
+    #[test]
+    fn a_tool_of_our_own_is_never_left_out() {
+        let all = ["mcp__ua__notify", "mcp__ua__read_file", "mcp__uab__x", "plain"].map(str::to_owned);
+        let mut refused = RefusedTools::default();
+        for (tool, is_left_out) in all.iter().zip([false, false, true, true]) {
+            assert_eq!(!refused.refused(tool, "no such schema", &offers(&all)).is_empty(), is_left_out, "{tool}");
+            assert_eq!(refused.has(tool), is_left_out, "{tool}");
         }
     }
 

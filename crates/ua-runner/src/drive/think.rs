@@ -32,24 +32,36 @@ impl Driver<'_> {
     pub(super) async fn reserve_composed(
         &mut self,
         turn: u32,
-        request: ModelRequest,
-        measured: Measured,
+        mut request: ModelRequest,
+        mut measured: Measured,
     ) -> Result<Event, RunError> {
-        let provider = self.ports.llm.name();
-        let estimate = Estimate {
-            // As the provider counts, as far as that is known: what it counts more would be used all the same.
-            input_tokens: self.fit.counted(measured.input_tokens),
-            output_tokens: request.max_output_tokens.into(),
-            price: [provider, self.ports.llm.priced_as()]
-                .iter()
-                .find_map(|provider| self.settings.prices.price(provider, &request.model)),
-        };
+        let mut estimate = self.estimate_of(&request, measured);
+        let usual = self.settings.max_output_tokens;
+        if request.max_output_tokens > usual && self.machine.admit(&estimate).is_err() {
+            // Longer replies are for whoever can pay for them.
+            self.reply_limit = Some(usual);
+            request.max_output_tokens = usual;
+            measured = self.measurer.measure(&request);
+            estimate = self.estimate_of(&request, measured);
+        }
         if let Err(detail) = self.machine.admit(&estimate) {
             spans::over_budget(turn, &detail);
             return Ok(Event::OverBudget { detail });
         }
         self.reserve_fitting(turn, request, measured, estimate).await?;
         Ok(Event::Reserved(estimate))
+    }
+
+    fn estimate_of(&self, request: &ModelRequest, measured: Measured) -> Estimate {
+        let llm = &self.ports.llm;
+        Estimate {
+            // As the provider counts, as far as that is known: what it counts more would be used all the same.
+            input_tokens: self.fit.counted(measured.input_tokens),
+            output_tokens: request.max_output_tokens.into(),
+            price: [llm.name(), llm.priced_as()]
+                .iter()
+                .find_map(|provider| self.settings.prices.price(provider, &request.model)),
+        }
     }
 
     /// Reserves a request that fits the budget.
@@ -105,6 +117,7 @@ impl Driver<'_> {
             spans::answered(&span, answer.as_ref());
             match answer {
                 Some(Ok(mut reply)) => {
+                    self.form_was_taken |= reserved.request.output_schema.is_some();
                     self.ending = ending;
                     tell_tool_uses_apart(&mut reply, |id| self.history.has_tool_use(id));
                     return Ok(Event::Thought(Ok(Box::new(reply))));
@@ -120,7 +133,7 @@ impl Driver<'_> {
                     // It fits the budget as it did: what was refused cost nothing.
                     self.reserve_fitting(turn, request, measured, estimate).await?;
                 }
-                Some(Err(error)) if reserved.request.output_schema.is_some() && error.is_about_output() => {
+                Some(Err(error)) if self.may_be_for_the_form(&error, &reserved.request) => {
                     self.without_form = true;
                     (self.ports.watcher)(RunEvent::FormLeftOut { turn, why: error.to_string() });
                     return self.ask_for_less(turn, &error, heard, took).await;
@@ -160,7 +173,7 @@ impl Driver<'_> {
                     }
                     if let (Some(tool), LlmError::BadTool { message, .. }) = (failure.without.take(), &error) {
                         let left_out = self.left_out.refused(&tool, message, &self.tools);
-                        // One that was not offered any more is not what is wrong.
+                        // One that was not offered any more is not what is wrong; and without our own a run would not be what its job says.
                         failure.without = (!left_out.is_empty()).then_some(tool);
                         for (tool, why) in left_out {
                             // The watcher tells people; twice would be once too often.
@@ -179,6 +192,18 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a request was refused for the form of the job's result, or perhaps for it: no request with it was taken yet, and nothing else is named
+    /// that could be tried first.
+    fn may_be_for_the_form(&self, error: &LlmError, request: &ModelRequest) -> bool {
+        let may_be = || {
+            !self.form_was_taken
+                && error.may_be_about_output()
+                && self.shorter_reply(error, request).is_none()
+                && images_of_results(&request.messages).is_empty()
+        };
+        request.output_schema.is_some() && (error.is_about_output() || may_be())
     }
 
     /// How long a reply the next request asks for, where this one was refused for asking for a longer one than the model writes. What the job

@@ -1,7 +1,9 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_checkpoint::estimate_tokens;
-use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, StopReason, ToolCharge, Usage};
+use ua_core::{
+    Audience, CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, StopReason, ToolCharge, Usage,
+};
 use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_evidence::words_of_persons;
 use ua_ledger::LedgerError;
@@ -17,7 +19,7 @@ use crate::budget::{Charge, Estimate};
 use crate::cancel::ABOVE_ENDED;
 use crate::compose::compose;
 use crate::error::RunError;
-use crate::machine::{Event, Guidance, OpenCall};
+use crate::machine::{Event, Guidance, OpenCall, ReplyEnd};
 use crate::recover::start_of;
 use crate::spans;
 use crate::standing::load_standing;
@@ -26,6 +28,9 @@ use crate::watch::RunEvent;
 
 /// How a tool's charge is called where requests to models are `actual`, `baseline` or `refused`.
 const TOOL_CHARGE: &str = "by_tool";
+
+/// How many times longer replies may be once thoughts took all of one.
+const LONGER: u32 = 4;
 
 /// How often calls of one group are looked at again because a person answered meanwhile.
 const MAX_ANSWERED_MEANWHILE: usize = 8;
@@ -136,12 +141,16 @@ impl Driver<'_> {
         self.ports.store.hold("record the model's reply", Change::RecordTurn(draft)).await;
         self.tell_charge(turn, &reserved.estimate, end, true);
         let ending = std::mem::take(&mut self.ending);
+        let has_room = !ending.context_is_full && !has_no_room(&message, stop_reason, counted, &reserved.estimate);
+        if has_room {
+            self.allow_longer_replies(&message, stop_reason);
+        }
         if self.ports.llm.conversation() == Conversation::InTheRequest {
             self.fit.learn(reserved.measured.input_tokens, end);
             if let Some(only) = self.fit.look_at(&reserved.request, reserved.measured.input_tokens, end) {
                 (self.ports.watcher)(RunEvent::ReadsOnly { turn, tokens: only.tokens, is_cut: only.is_sure });
             }
-            if ending.context_is_full || has_no_room(&message, stop_reason, counted, &reserved.estimate) {
+            if !has_room {
                 // What follows would end like this one: there was no room for more.
                 self.fit.cut_below(&reserved.request, reserved.measured.input_tokens);
                 (self.ports.watcher)(RunEvent::HistoryCut { turn: turn + 1, perhaps: false });
@@ -479,6 +488,18 @@ impl Driver<'_> {
         (self.ports.watcher)(RunEvent::Committed { turn });
         self.write_files_if_due(turn).await;
         Ok(Event::Committed { held_millis: self.run.held_millis })
+    }
+
+    /// Asks for longer replies from now on, once, if thoughts took all of this one and the job says nothing of their length. What a program's step
+    /// says of it is always said.
+    fn allow_longer_replies(&mut self, message: &Message, stop_reason: StopReason) {
+        let is_unsaid = ReplyEnd::of(stop_reason, &message.text()) == ReplyEnd::Unsaid;
+        let is_open = self.run.spec.model.max_output_tokens.is_none() && self.audience() == Audience::Terminal;
+        if is_unsaid && message.tool_uses().next().is_none() && is_open && self.reply_limit.is_none() {
+            let tokens = self.settings.max_output_tokens.saturating_mul(LONGER);
+            tracing::info!(tokens, "thoughts took all of a reply, asking for longer ones");
+            self.reply_limit = Some(tokens);
+        }
     }
 
     pub(super) async fn guide(&mut self, text: &Guidance) -> Result<Event, RunError> {

@@ -47,9 +47,10 @@ impl GranularStep {
         if let Some(schema) = &self.output_schema {
             job["output_schema"] = schema.clone();
         }
-        let ModelExtras { effort, thinking_tokens, tool_choice, headers } = &self.agent.extras;
+        let ModelExtras { effort, thinking, thinking_tokens, tool_choice, headers } = &self.agent.extras;
         let model = [
             ("effort", json!(effort)),
+            ("thinking", json!(thinking)),
             ("thinking_tokens", json!(thinking_tokens)),
             ("tool_choice", json!(tool_choice)),
             ("headers", json!(headers)),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | says something and ended by itself | it is the model's last word, behind what was cut before it: the evidence is checked |
 //! | was cut at a limit, or paused | the model is told to go on, a few times in a row |
+//! | was cut at a limit before it said anything: thoughts took all of it | the model is told so, a few times; replies may be longer then |
 //! | was refused or filtered, is empty, or ended for a reason that nobody knows | the model is told so, once; then a person is asked, or the run has failed |
 //!
 //! None but the first is ever the end of a run that succeeded. A pure function of what is stored of the reply, so a resume reads the same.
@@ -13,6 +14,8 @@ use ua_llm::CALL_IN_TEXT;
 
 /// How often in a row a reply may be cut before that is no progress any more.
 const MAX_CUTS: u32 = 8;
+/// How often in a row a reply may be used up before it says anything; what else may be wrong is too full a context, which takes a few cuts.
+const MAX_UNSAID: u32 = 3;
 /// How often in a row a reply may be no answer before a person is asked.
 const MAX_VAIN: u32 = 1;
 /// The words of providers for a reply that ended by itself, whatever it says.
@@ -27,6 +30,8 @@ pub enum ReplyEnd {
     Whole,
     /// At a limit, or in a pause.
     Cut,
+    /// At a limit, with nothing said.
+    Unsaid,
     /// The model, or a filter of its provider, refused.
     Refused,
     /// By itself, with nothing said.
@@ -39,6 +44,7 @@ impl ReplyEnd {
     /// What a reply without tool uses is.
     pub fn of(stop_reason: StopReason, text: &str) -> Self {
         match stop_reason {
+            StopReason::MaxTokens if is_unsaid(text) => Self::Unsaid,
             StopReason::MaxTokens | StopReason::PauseTurn => Self::Cut,
             StopReason::Refusal => Self::Refused,
             StopReason::ToolUse | StopReason::Other => Self::Odd,
@@ -55,6 +61,11 @@ impl ReplyEnd {
             Self::Cut => {
                 "Your reply was cut short. Continue exactly where it ends and repeat nothing: both are joined to one answer. If it was a tool \
                  call that was cut, make it in smaller pieces."
+                    .to_owned()
+            }
+            Self::Unsaid => {
+                "Your last reply reached its longest length before it said anything. Think less and say it shorter; if it was a tool call that \
+                 was cut, make it in smaller pieces."
                     .to_owned()
             }
             Self::Refused => format!(
@@ -77,6 +88,7 @@ impl ReplyEnd {
         match self {
             Self::Whole => false,
             Self::Cut => in_a_row > MAX_CUTS,
+            Self::Unsaid => in_a_row > MAX_UNSAID,
             Self::Refused | Self::Empty | Self::Odd => in_a_row > MAX_VAIN,
         }
     }
@@ -104,6 +116,11 @@ impl ReplyEnd {
             Self::Cut => format!(
                 "{in_a_row} replies of the model in a row were cut at their length limit without asking for a tool{ended}. {said}"
             ),
+            Self::Unsaid => format!(
+                "{in_a_row} replies of the model in a row brought no answer, and the last one reached its longest length before it said \
+                 anything{ended}: its thoughts took all of it. They count as part of a reply, so a higher `max_output_tokens` leaves room for an \
+                 answer, and less `effort` needs less of it."
+            ),
             Self::Refused => format!(
                 "The model refused, or a filter of its provider withheld the reply, {}{ended}. {said}",
                 times(in_a_row)
@@ -127,6 +144,11 @@ impl ReplyEnd {
 /// Whether nobody would see anything of a text.
 pub(super) fn is_unread(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || is_unseen(c))
+}
+
+/// Whether a reply that was cut has nothing beside thoughts.
+pub(super) fn is_unsaid(text: &str) -> bool {
+    is_unread(&without_thoughts(text))
 }
 
 /// Whether a text is no answer, whatever it is shown as: what only its model thought, marks of the end of a text that its server passed on, and
@@ -347,6 +369,21 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_that_was_used_up_by_thoughts_is_no_piece_of_an_answer() {
+        for text in ["", " \n", "<think>I should", "<think>I should</think>", "\u{200b}"] {
+            assert_eq!(ReplyEnd::of(StopReason::MaxTokens, text), ReplyEnd::Unsaid, "{text:?}");
+            assert_eq!(ReplyEnd::of(StopReason::PauseTurn, text), ReplyEnd::Cut, "{text:?}");
+        }
+        for text in ["So far", "<think>I should</think>So far", ".", "{"] {
+            assert_eq!(ReplyEnd::of(StopReason::MaxTokens, text), ReplyEnd::Cut, "{text:?}");
+        }
+        assert!(!ReplyEnd::Unsaid.is_given_up(MAX_UNSAID) && ReplyEnd::Unsaid.is_given_up(MAX_UNSAID + 1));
+        let question = ReplyEnd::Unsaid.question(4, "", "length");
+        assert!(question.contains("`max_output_tokens`") && question.contains("words: length"), "{question}");
+        assert!(!ReplyEnd::Unsaid.guidance(Audience::Terminal).contains("Continue"));
+    }
+
+    #[test]
     fn what_is_no_answer_is_told_once_and_a_cut_a_few_times() {
         for end in [ReplyEnd::Refused, ReplyEnd::Empty, ReplyEnd::Odd] {
             assert!(!end.is_given_up(1) && end.is_given_up(2) && !end.guidance(Audience::Terminal).is_empty());
@@ -358,7 +395,7 @@ mod tests {
             written.contains("start it with the parser for this model") && written.ends_with("It said: <tool_call>")
         );
         assert!(!ReplyEnd::Odd.question(2, "So far", "moon_phase").contains("parser"));
-        for end in [ReplyEnd::Refused, ReplyEnd::Empty, ReplyEnd::Odd, ReplyEnd::Cut] {
+        for end in [ReplyEnd::Refused, ReplyEnd::Empty, ReplyEnd::Odd, ReplyEnd::Cut, ReplyEnd::Unsaid] {
             for text in ["", "So far"] {
                 let question = end.question(2, text, "moon_phase (phase: full)");
                 assert!(question.contains("moon_phase (phase: full)") && !question.contains("no reason"), "{question}");

@@ -74,14 +74,17 @@ impl Talk {
     /// # Errors
     /// How the reply ended that is no answer.
     pub fn take(&mut self, stop_reason: StopReason, text: &str) -> Result<Word, ReplyEnd> {
-        let said = std::mem::take(&mut self.so_far).and(text);
-        let end = ReplyEnd::of(stop_reason, said.text());
+        let so_far = std::mem::take(&mut self.so_far);
+        let is_unsaid = ReplyEnd::of(stop_reason, text) == ReplyEnd::Unsaid;
+        // Thoughts that were cut are no piece of an answer; a space between two pieces is one.
+        let said = if is_unsaid && !is_unread(text) { so_far } else { so_far.and(text) };
+        let end = if is_unsaid { ReplyEnd::Unsaid } else { ReplyEnd::of(stop_reason, said.text()) };
         match end {
             ReplyEnd::Whole => {
                 self.vain = 0;
                 return Ok(said);
             }
-            ReplyEnd::Cut => self.so_far = said,
+            ReplyEnd::Cut | ReplyEnd::Unsaid => self.so_far = said,
             // The answer is asked for anew.
             ReplyEnd::Refused | ReplyEnd::Empty | ReplyEnd::Odd => {}
         }
@@ -113,8 +116,11 @@ mod tests {
                 for second in &cuts[n..] {
                     for reason in [StopReason::MaxTokens, StopReason::PauseTurn] {
                         let mut talk = Talk::default();
-                        assert_eq!(talk.take(reason, &whole[..*first]), Err(ReplyEnd::Cut));
-                        assert_eq!(talk.take(reason, &whole[*first..*second]), Err(ReplyEnd::Cut));
+                        for piece in [&whole[..*first], &whole[*first..*second]] {
+                            let is_unsaid = reason == StopReason::MaxTokens && piece.trim().is_empty();
+                            let end = if is_unsaid { ReplyEnd::Unsaid } else { ReplyEnd::Cut };
+                            assert_eq!(talk.take(reason, piece), Err(end));
+                        }
                         let answer = talk.take(StopReason::EndTurn, &whole[*second..]).unwrap();
                         assert_eq!((answer.text(), talk), (whole, Talk::default()), "cut at {first} and {second}");
                     }
@@ -135,6 +141,11 @@ mod tests {
         asked.asked_for_tools();
         let mut refused = pieces();
         assert_eq!(refused.take(StopReason::Refusal, "no"), Err(ReplyEnd::Refused));
+        let mut thought = Talk::default();
+        thought.take(StopReason::MaxTokens, "The first half, ").unwrap_err();
+        assert_eq!(thought.take(StopReason::MaxTokens, "<think>What was the second"), Err(ReplyEnd::Unsaid));
+        let answer = thought.take(StopReason::EndTurn, "and the second.").unwrap();
+        assert_eq!(answer.text(), "The first half, and the second.");
         assert_eq!(refused.vain(), 2);
         let mut answered = pieces();
         assert!(answered.take(StopReason::EndTurn, "told.").unwrap().is_joined());

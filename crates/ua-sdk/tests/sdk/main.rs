@@ -16,6 +16,8 @@ mod copied;
 mod guidelines;
 mod let_go;
 mod looked_at;
+#[path = "../../../ua-testkit/tests/it/one_binary.rs"]
+mod one_binary;
 mod refused;
 mod resumed;
 mod speaks;

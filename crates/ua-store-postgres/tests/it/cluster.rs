@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::future::Future;
-use std::io::Write as _;
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -25,11 +24,10 @@ pub(crate) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> T {
     std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work)).join().unwrap())
 }
 
-/// Says why a test did not run, past whatever captures its output.
+/// Says why a test did not run, or fails where it has to.
 pub(crate) fn skipped(why: &str) {
     assert!(std::env::var_os("UA_NEED_POSTGRES").is_none(), "{why}");
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    std::io::stderr().write_all(format!("SKIPPED {test}: {why}\n").as_bytes()).unwrap();
+    crate::skips::skipped(why);
 }
 
 /// A server, with a pooler in front of it.

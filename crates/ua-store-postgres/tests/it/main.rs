@@ -9,6 +9,7 @@ mod doubts;
 mod durability;
 mod earlier;
 mod health;
+mod history;
 mod known;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
@@ -19,4 +20,7 @@ mod pooled;
 mod postgres;
 mod raw_sql;
 mod schema;
+#[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
+#[path = "../../../ua-testkit/src/skips.rs"]
+mod skips;
 mod writers;

@@ -10,6 +10,8 @@ use ua_store::RunStore as _;
 use ua_store::conformance::samples;
 use ua_store_sqlite::{SqliteConfig, SqliteStore, backup, foreign_beside, identity_of, restore};
 
+use crate::skips::skipped;
+
 /// Where the database of a process is that is to be killed, and how many runs it stores before.
 const PLACE: &str = "UA_TEST_KILLED_AT";
 
@@ -57,7 +59,7 @@ fn marks_are_kept(folder: &Path) -> bool {
     let kind = rustix::fs::statfs(folder).unwrap().f_type.cast_unsigned() & 0xFFFF_FFFF;
     let are_kept = has_attributes && known.contains(&kind);
     if !are_kept {
-        eprintln!("SKIPPED: files here have no attributes that last, so nothing tests the marks of databases");
+        skipped("files here have no attributes that last, so nothing tests the marks of databases");
     }
     are_kept
 }

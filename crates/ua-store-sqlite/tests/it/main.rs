@@ -13,6 +13,9 @@ mod one_binary;
 mod raw_sql;
 mod restore;
 mod row_findings;
+#[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
+#[path = "../../../ua-testkit/src/skips.rs"]
+mod skips;
 mod two_writers;
 mod unaccounted;
 mod with_its_log;

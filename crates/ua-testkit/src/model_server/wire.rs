@@ -244,7 +244,7 @@ pub(super) fn message(turn: &ModelTurn) -> Value {
     envelope(turn, &content, &json!(turn.stop_reason), &usage(turn))
 }
 
-/// The frames of a streamed reply, the last one being `message_stop`.
+/// The frames of a streamed reply, the last one being `message_stop`. The one before it says why the message ended, without which it is not whole.
 pub(super) fn events(turn: &ModelTurn) -> Frames {
     let mut at_start = usage(turn);
     at_start["output_tokens"] = json!(1);
@@ -270,7 +270,7 @@ pub(super) fn events(turn: &ModelTurn) -> Frames {
     frames.push(frame("message_delta", &end));
     frames.push(frame("message_stop", &json!({"type": "message_stop"})));
     let first_piece = frames.iter().position(|frame| frame.contains("content_block_delta")).unwrap_or(frames.len() / 2);
-    Frames { first_piece, end: frames.len() - 1, events: frames }
+    Frames { first_piece, end: frames.len() - 2, events: frames }
 }
 
 /// One event in the form of Server-Sent Events.

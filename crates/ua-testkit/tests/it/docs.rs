@@ -153,7 +153,8 @@ fn a_dead_link_and_a_dead_anchor_are_seen() {
 // Files.
 
 /// The folders that paths of the repository begin with.
-const FOLDERS: [&str; 9] = ["crates", "docs", "xtask", "tests", "fixtures", "migrations", "fuzz", ".ci", ".github"];
+const FOLDERS: [&str; 10] =
+    ["crates", "deploy", "docs", "xtask", "tests", "fixtures", "migrations", "fuzz", ".ci", ".github"];
 
 /// Whether a word reads like a path in this repository: below one of its folders or one of its crates, or a Rust file.
 fn is_path(word: &str) -> bool {
@@ -232,6 +233,25 @@ fn is_example(file: &str) -> bool {
     file.starts_with("crates/ua-testkit/src/docs") || file.ends_with("/docs_tests.rs")
 }
 
+/// Whether a page, or a folder of pages, is called like that. A decision may be named by its number alone.
+fn is_page(path: &str) -> bool {
+    let whole = workspace_root().join(path);
+    let number = path.strip_prefix("docs/adr/").filter(|number| number.len() == 4);
+    let starts = |number: &str| {
+        let mut entries =
+            fs::read_dir(workspace_root().join("docs/adr")).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.any(|name| name.to_string_lossy().starts_with(&format!("{number}-")))
+    };
+    whole.exists() || number.is_some_and(starts)
+}
+
+#[test]
+fn a_page_that_the_program_could_not_name_is_seen() {
+    let known = ["docs/testing.md", "docs/adr/0018", "docs/adr/", "docs/guide/cli.md"].map(is_page);
+    let unknown = ["docs/testing", "docs/adr/9999", "docs/guide/clj.md", "docs/guide/cli"].map(is_page);
+    assert_eq!((known, unknown), ([true; 4], [false; 4]));
+}
+
 /// A hint of the program that sends a reader to a page.
 #[test]
 fn every_page_that_the_program_names_is_there() {
@@ -244,9 +264,12 @@ fn every_page_that_the_program_names_is_there() {
                 let path: String =
                     line[at..].chars().take_while(|c| c.is_alphanumeric() || "_-./".contains(*c)).collect();
                 let path = path.trim_end_matches('.');
-                if path.strip_suffix(".md").is_some() && !file.contains("/tests/") && !is_example(file) {
+                // What is below another folder may be anything, unless it ends like a page.
+                let is_below = line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '/');
+                let is_named = !is_below || path.strip_suffix(".md").is_some();
+                if is_named && !file.contains("/tests/") && !is_example(file) {
                     let place = Place { page: file.to_owned(), line: number + 1 };
-                    found.check(&place, &format!("there is no page {path}"), root.join(path).exists());
+                    found.check(&place, &format!("there is no page {path}"), is_page(path));
                 }
             }
         }
@@ -444,6 +467,46 @@ fn the_database_page_has_a_line_for_each_table() {
     assert_eq!(listed, tables());
 }
 
+/// The page says what they are called.
+#[test]
+fn every_crate_with_integration_tests_has_one_binary_of_them() {
+    let page = fs::read_to_string(workspace_root().join("docs/testing.md")).unwrap();
+    let mut count = 0;
+    for krate in fs::read_dir(workspace_root().join("crates")).unwrap().map(Result::unwrap) {
+        let Ok(binaries) = fs::read_dir(krate.path().join("tests")) else { continue };
+        for binary in binaries.map(Result::unwrap) {
+            let (krate, name) = (krate.file_name(), binary.file_name());
+            let (krate, name) = (krate.to_string_lossy(), name.to_string_lossy());
+            let main = fs::read_to_string(binary.path().join("main.rs")).unwrap();
+            assert!(main.contains("\nmod one_binary;\n"), "{krate}: nothing sees that a file of `{name}` is never run");
+            let is_told = name == "it" || page.contains(&format!("in `{krate}` `{name}`"));
+            assert!(is_told, "docs/testing.md says that the binary of {krate} is called `it`");
+            count += 1;
+        }
+    }
+    assert!(count > 14, "only {count} binaries were found");
+}
+
+/// Whether the front page of a crate has an example that `cargo test` runs.
+fn has_example(front: &str) -> bool {
+    let fences = front.lines().filter_map(|line| line.strip_prefix("//! ```"));
+    fences.step_by(2).any(|language| language.is_empty() || language == "rust")
+}
+
+#[test]
+fn the_readme_names_the_crates_without_an_example_that_runs() {
+    let readme = all_pages().iter().find(|page| page.path == "README.md").unwrap();
+    let (_, list) = readme.text.split_once("has an example that runs, but for\nthose of ").unwrap();
+    let told: BTreeSet<String> =
+        list.split_once(":\n").unwrap().0.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let crates = workspace_root().join("crates");
+    let names = fs::read_dir(&crates).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let front = |name: &str| fs::read_to_string(crates.join(name).join("src/lib.rs")).unwrap();
+    assert_eq!(told, names.filter(|name| !has_example(&front(name))).collect::<BTreeSet<_>>());
+    assert!(!has_example("//! ```text\n//! a\n//! ```\n//!\n//! ```compile_fail\n//! b\n//! ```\n"));
+    assert!(has_example("//! ```text\n//! a\n//! ```\n//!\n//! ```\n//! b\n//! ```\n"));
+}
+
 /// The names that a script of `.ci` runs when none is given.
 fn steps_of(script: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(workspace_root().join(".ci").join(script)).unwrap();
@@ -468,6 +531,15 @@ fn every_step_and_every_lane_of_the_night_is_described_and_run() {
     let untold = |name: &String| !described.contains(name.as_str());
     let untold: Vec<String> = steps_of("run").into_iter().chain(steps_of("nightly")).filter(untold).collect();
     assert!(untold.is_empty(), "docs/testing.md says nothing of {untold:?}");
+    // The last commit alone knows neither how many there were nor what the library was before.
+    let checkouts = flow.matches("- uses: actions/checkout@").count();
+    let whole = "- uses: actions/checkout@v4\n        with:\n          fetch-depth: 0\n";
+    assert_eq!((checkouts, flow.matches(whole).count()), (3, 3), "each job needs the whole history");
+    for script in ["run", "nightly"] {
+        let text = fs::read_to_string(workspace_root().join(".ci").join(script)).unwrap();
+        let asks = text.lines().filter(|line| line.contains("git rev-list") || line.contains("git log ")).count();
+        assert!(asks > 0 && text.contains("has_history; then"), ".ci/{script} says nothing of a history that is cut");
+    }
 }
 
 // Settings.

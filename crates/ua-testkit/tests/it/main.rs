@@ -8,6 +8,7 @@ mod one_binary;
 mod printed_commands;
 mod shown_paths;
 mod sim;
+mod skips;
 mod supply_chain;
 mod walks;
 mod words;

@@ -1,6 +1,6 @@
 //! A crate has one binary of integration tests, and every file below its `tests` is part of it.
 //!
-//! Each `tests/it/main.rs` takes this file in by its path, so that crates that `ua-testkit` depends on need no dependency on it.
+//! Each `main.rs` of them takes this file in by its path, so that crates that `ua-testkit` depends on need no dependency on it.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 // Some of the crates that take it in refuse what opens files by their paths, others do not.
@@ -27,11 +27,13 @@ fn declares(parent: &Path, folder: &Path) {
     }
 }
 
-/// A file without its `mod` line is a test that never runs; a file beside the folder `it` is one more program to link.
+/// A file without its `mod` line is a test that never runs; a file beside the folder of the binary is one more program to link.
 #[test]
 fn every_file_is_a_module_of_the_one_binary() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let binary = tests.join("it");
-    assert_eq!(entries(&tests), std::slice::from_ref(&binary));
-    declares(&binary.join("main.rs"), &binary);
+    let binaries = entries(&tests);
+    assert_eq!(binaries.len(), 1, "{binaries:?}");
+    for binary in binaries {
+        declares(&binary.join("main.rs"), &binary);
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use ua_core::Timestamp;
+use ua_host::Host;
 use ua_host::home::Home;
 use ua_store::FleetStore as _;
 use ua_store_postgres::{PostgresConfig, PostgresStore};
@@ -12,7 +13,8 @@ use crate::error::{HostError, OK, STORAGE};
 use crate::output::{plain, print, print_json, say, tell};
 use crate::view::DbMigrated;
 
-pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand) -> Result<u8, HostError> {
+pub(super) async fn run(host: &Host, server: &PostgresConfig, command: DbCommand) -> Result<u8, HostError> {
+    let home = host.home();
     match command {
         DbCommand::Check { invariants, json } => check(home, server, invariants, json).await,
         DbCommand::Migrate => migrate(server).await,
@@ -25,11 +27,7 @@ pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand
         .hint(
             "PostgreSQL has its own copies: pg_dump and pg_restore, or pg_basebackup with the log; nothing was changed",
         )),
-        DbCommand::Accept { .. } => Err(HostError::usage(format!("the runtime database is the {}", server.shown()))
-            .hint(
-                "there is no effects.log beside a server, so there is nothing to accept; `ua queue move RUN` has a parked run tried again, and \
-                 `ua workers forget MACHINE` lets the runs of a machine that is gone be taken elsewhere",
-            )),
+        DbCommand::Accept { run } => Box::pin(super::accept(host, &run)).await,
         DbCommand::Prune(args) => super::super::prune::run(home, &args).await,
     }
 }
@@ -68,6 +66,10 @@ fn between_clocks(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Opt
 
 async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: bool) -> Result<u8, HostError> {
     let store = PostgresStore::open(server).await.map_err(|e| HostError::store("open the runtime database", &e))?;
+    // Nobody may have looked since another server took over. A role that may not write is told what the last one saw.
+    if let Err(error) = store.note_history().await {
+        tracing::debug!(%error, "which history the server has was not noted");
+    }
     let mut health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     health.warnings.extend(distance_of_clocks(&store).await?);
     health.warnings.extend(home.is_used_with_another_server(&health.db_uuid));
@@ -75,7 +77,7 @@ async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: boo
     let (runs, found) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
     let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
         found.into_iter().partition(|one| one.violation.known().is_some());
-    let is_well = health.findings.is_empty() && violations.is_empty();
+    let is_well = health.findings.is_empty() && health.forgotten.is_empty() && violations.is_empty();
     let code = if is_well { OK } else { STORAGE };
     if json {
         let mut page =
@@ -101,6 +103,9 @@ async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: boo
     let whole =
         if health.findings.is_empty() { "healthy".to_owned() } else { health.findings.join("\n               ") };
     page.push_str(&format!("History        {whole}\n"));
+    if !health.forgotten.is_empty() {
+        page.push_str(&format!("Held           {}\n", ua_core::counted(health.forgotten.len(), "run")));
+    }
     if invariants {
         page.push_str(&format!(
             "Invariants     {runs}, {}\n",
@@ -109,6 +114,15 @@ async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: boo
         ));
     }
     print(plain(&page))?;
+    for held in &health.forgotten {
+        print(plain(&format!("  {held}\n")))?;
+    }
+    if !health.forgotten.is_empty() {
+        tell(
+            "hint: what these runs sent after that may be missing here: look at the receiving ends, then `ua db accept RUN` lets one continue from where \
+             the database has it, and `ua runs cancel RUN` ends it",
+        );
+    }
     for OfRun { run, violation } in &violations {
         print(plain(&format!("  {run}: {violation}\n")))?;
     }

@@ -216,6 +216,14 @@ async fn on_server(home: &Home, server: &ua_store_postgres::PostgresConfig, find
                    docs/guide/database.md says what to remove";
         findings.fail("database", other, fix);
     }
+    if !health.forgotten.is_empty() {
+        let held = ua_core::counted(health.forgotten.len(), "unfinished run");
+        findings.fail(
+            "database",
+            format!("another server took over, or a copy was put back, which may lack what was sent last: {held} held"),
+            "look at the receiving ends (`ua db check` lists the runs), then run `ua db accept RUN` or `ua runs cancel RUN` for each",
+        );
+    }
     if !health.findings.is_empty() {
         let fix = "correct the settings, or restore a backup of the server";
         return findings.fail("database", health.findings.join("; "), fix);

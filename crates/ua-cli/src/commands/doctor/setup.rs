@@ -123,11 +123,24 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
     let has_key = key.as_ref().is_none_or(|(variable, _)| settings.var(variable).is_some());
     // Whoever uses the gateway alone has an agent with a model of its own.
     let is_without_jobs = job.is_none() && !has_key && ua_host::gateway::is_all_that_is_used(host);
+    let is_chosen = ["UA_PROVIDER", "ANTHROPIC_MODEL"].iter().any(|variable| settings.var(variable).is_some());
+    let is_to_come = job.is_none() && !has_key && !is_without_jobs && !is_chosen;
     match key.filter(|(variable, _)| settings.var(variable).is_none()) {
         Some((variable, setting)) if is_without_jobs => findings.warn(
             "model",
             format!("there is no key for the provider {provider}: jobs need one, the gateway does not"),
             format!("to run jobs, set {variable}, or {setting} in the user's config.toml"),
+        ),
+        // Nobody has asked for a model yet: it is what comes next, and nothing that is wrong.
+        Some((variable, setting)) if is_to_come => findings.warn(
+            "model",
+            format!(
+                "no model is set up yet: there is no key for {provider}, which a job uses that names no other; a job that plays a script, as the one \
+                 of `ua init` does, runs without a key"
+            ),
+            format!(
+                "when you want a model to answer, set {variable}, or {setting} in the user's config.toml; for another provider, name it in UA_PROVIDER"
+            ),
         ),
         Some((variable, setting)) if job.is_none() => findings.fail(
             "model",
@@ -166,6 +179,7 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
             }
             _ if !is_provider => {}
             _ if is_without_jobs => findings.ok("prices", "jobs need prices, the gateway does not"),
+            _ if is_to_come => findings.ok("prices", "no model is set up yet that costs something"),
             _ if provider == "scripted" => findings.ok("prices", "a scripted model costs nothing"),
             (_, file) => findings.warn(
                 "prices",
@@ -342,6 +356,10 @@ pub(super) async fn servers(
                     .about()
                     .pop()
                     .map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
+                // Once it is known what it says, and before it is ended.
+                let stray = transport.strays().pop();
+                let stray =
+                    stray.map_or_else(String::new, |(_, said)| format!("; {said}; a log belongs on standard error"));
                 let policies: Vec<_> = specs.iter().map(|spec| classifier.classify(spec, None)).collect();
                 let unknown =
                     policies.iter().filter(|policy| policy.class_source == ua_core::ClassSource::Default).count();
@@ -353,11 +371,14 @@ pub(super) async fn servers(
                         0 => String::new(),
                         some => format!(", {some} of them read only as far as their names say"),
                     };
-                    findings.ok(&check, format!("started, {}{speaks}{guessed}", ua_core::counted(specs.len(), "tool")));
+                    findings.ok(
+                        &check,
+                        format!("started, {}{speaks}{guessed}{stray}", ua_core::counted(specs.len(), "tool")),
+                    );
                 } else {
                     findings.warn(
                         &check,
-                        format!("started, {}{speaks}, {unknown} of them not known to any rule", ua_core::counted(specs.len(), "tool")),
+                        format!("started, {}{speaks}, {unknown} of them not known to any rule{stray}", ua_core::counted(specs.len(), "tool")),
                         "declare in a policy what they do; `ua tools explain NAME` shows what is known, and docs/guide/policies.md explains how",
                     );
                 }

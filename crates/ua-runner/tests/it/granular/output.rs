@@ -118,6 +118,10 @@ async fn a_form_that_the_provider_does_not_take_is_left_out_and_the_result_is_ch
         "[{'type': 'extra_forbidden', 'loc': ('body', 'response_format'), 'msg': 'Extra inputs are not permitted'}]",
         "Unsupported parameter: 'text.format' is not supported with this model.",
         "* GenerateContentRequest.generation_config.response_schema.properties: should be non-empty for OBJECT type",
+        "json mode cannot be combined with tool/function calling",
+        "Function calling with a response mime type: 'application/json' is unsupported",
+        // What names no part may be for it as well.
+        "Request contains an invalid argument.",
     ] {
         let turns = json!([{"text": "{\"cents\": \"many\"}"}, {"text": "{\"cents\": 1}"}]);
         let mut shop = Shop::new(&json!({ "turns": turns }).to_string(), POLICY, done);

@@ -34,6 +34,7 @@ fn offered(needs: impl Fn(&Offers) -> bool) -> Option<Offers> {
     }
     let is_expected = std::env::var_os("CI_NO_WALLS").is_some_and(|value| value == "1");
     assert!(is_expected, "this kernel does not offer what the test needs (CI_NO_WALLS=1 passes over it): {offers:?}");
+    ua_testkit::skipped("this kernel does not offer the walls of programs");
     None
 }
 
@@ -392,7 +393,7 @@ async fn with_files(change: impl FnOnce(&mut Settings)) -> (TestServer, Files) {
 /// The same as another user, when root runs these tests: `name` is the test to repeat, whose server and program this user may run.
 fn also_as_another_user(name: &str) {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return ua_testkit::skipped("only root can be another user as well");
     }
     let folder = TempDir::new().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

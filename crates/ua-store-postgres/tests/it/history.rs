@@ -1,0 +1,158 @@
+//! A server whose history is another one than before: a standby took over, or a copy was put back.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use tokio_postgres::Client;
+use ua_core::RunId;
+use ua_store::conformance::{Scene, samples};
+use ua_store::{Forgotten, PastStore as _};
+use ua_store_postgres::{PostgresConfig, PostgresStore};
+
+use crate::cluster::{Cluster, blocking};
+use crate::database::{Database, until};
+use crate::postgres::SERVER;
+
+/// The database says that it was in another history, of this system or of another one, and whether commits waited there.
+async fn was_in_another(by_hand: &Client, is_this_system: bool, waited: &str) {
+    let system = if is_this_system { "split_part(value, '/', 1)" } else { "'1'" };
+    let sql = format!(
+        "UPDATE meta SET value = {system} || '/00000000' WHERE key = 'history'; \
+         UPDATE meta SET value = '{waited}' WHERE key = 'commits_wait'"
+    );
+    by_hand.batch_execute(&sql).await.unwrap();
+}
+
+async fn held(store: &PostgresStore, run: &RunId) -> Vec<String> {
+    store.forgotten(run).await.unwrap().into_iter().map(|known| known.run_id).collect()
+}
+
+async fn accept(store: &PostgresStore, run: &RunId) {
+    let known: Vec<Forgotten> = store.forgotten(run).await.unwrap();
+    assert!(known.iter().all(Forgotten::is_failed_over), "{known:?}");
+    store.accept_forgotten(run, &known, Some("ada"), samples::at(500)).await.unwrap();
+}
+
+/// Over whether commits waited, and whether it is the same system: each run that has not ended is held, alone, until somebody accepts it; what
+/// begins later is not.
+#[tokio::test]
+async fn what_has_not_ended_is_held_in_another_history_until_it_is_accepted() {
+    for (is_this_system, waited, is_held) in
+        [(true, "no", true), (true, "yes", false), (false, "no", true), (false, "yes", true)]
+    {
+        let Some(database) = Database::fresh() else { return };
+        let (store, by_hand) = (database.store(), database.by_hand());
+        let (first, second) = (Scene::begin(&store, "run_1").await, Scene::begin(&store, "run_2").await);
+        let both = [first.run_id(), second.run_id()];
+        for run in both {
+            assert_eq!(held(&store, run).await, [""; 0], "it is noted");
+        }
+        let schedules = "INSERT INTO schedules (name, cron, time_zone, job_json, catch_up, is_paused, next_at) VALUES \
+                         ('due', '@daily', 'UTC', '{}', 'last', false, '2020-01-01T03:00:00.000Z'), \
+                         ('later', '@daily', 'UTC', '{}', 'last', false, '2999-01-01T03:00:00.000Z')";
+        by_hand.batch_execute(schedules).await.unwrap();
+        was_in_another(&by_hand, is_this_system, waited).await;
+        for run in both {
+            let expected = if is_held { vec![run.to_string()] } else { Vec::new() };
+            assert_eq!(held(&store, run).await, expected, "{is_this_system} {waited}");
+        }
+        let paused = by_hand.query("SELECT name FROM schedules WHERE is_paused", &[]).await.unwrap();
+        let paused: Vec<String> = paused.iter().map(|row| row.get(0)).collect();
+        assert_eq!(paused, if is_held { vec!["due"] } else { Vec::new() }, "an instant may have been submitted");
+        let third = Scene::begin(&store, "run_3").await;
+        assert_eq!(held(&store, third.run_id()).await, [""; 0], "it began behind that");
+        if is_held {
+            accept(&store, both[0]).await;
+            assert_eq!(held(&store, both[0]).await, [""; 0]);
+            assert_eq!(held(&store, both[1]).await, ["run_2"], "that one was not accepted");
+            let health = store.examine().await.unwrap();
+            assert_eq!(health.forgotten.len(), 1, "{:?}", health.forgotten);
+            let sql = "SELECT value FROM meta WHERE key = 'accepted/run_1'";
+            let said: String = by_hand.query_one(sql, &[]).await.unwrap().get(0);
+            assert!(said.ends_with(" ada"), "{said}");
+        }
+        // Nothing changes until the history does, and then all of it is held again.
+        was_in_another(&by_hand, false, "no").await;
+        for run in [both[0], both[1], third.run_id()] {
+            assert_eq!(held(&store, run).await, [run.as_str()]);
+        }
+    }
+}
+
+/// The files of a server were put back: its log is shorter than it was when something was done from here. Once that was looked at, it is over.
+#[tokio::test]
+async fn a_log_that_is_shorter_than_it_was_holds_what_is_open() {
+    let Some(database) = Database::fresh() else { return };
+    let locks = tempfile::tempdir().unwrap();
+    let mut config = database.direct();
+    config.alone_beside = Some(locks.path().to_owned());
+    let store = blocking(PostgresStore::open(&config)).unwrap();
+    let scene = Scene::begin(&store, "run_1").await;
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+    let noted = locks.path().join("database_position");
+    let text = std::fs::read_to_string(&noted).unwrap();
+    let (history, at) = text.split_once(' ').unwrap();
+    assert!(at.parse::<i64>().unwrap() > 0, "{text}");
+    for (place, expected) in [(i64::MAX, vec!["run_1"]), (1, Vec::new())] {
+        std::fs::write(&noted, format!("{history} {place}")).unwrap();
+        assert_eq!(held(&store, scene.run_id()).await, expected, "{place}");
+        accept(&store, scene.run_id()).await;
+        assert_eq!(held(&store, scene.run_id()).await, [""; 0], "{place}");
+    }
+}
+
+/// The owner of a run found writes of its own gone, whatever the server says of its history: all is held, once.
+#[tokio::test]
+async fn what_an_owner_finds_to_be_gone_holds_what_is_open_once() {
+    let Some(database) = Database::fresh() else { return };
+    let store = database.store();
+    let scene = Scene::begin(&store, "run_1").await;
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+    store.hold_unfinished().await.unwrap();
+    assert_eq!(held(&store, scene.run_id()).await, ["run_1"]);
+    accept(&store, scene.run_id()).await;
+    store.hold_unfinished().await.unwrap();
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0], "a person has looked");
+}
+
+/// A dump that was put into the same server, which has all of its log: the tables are others.
+#[tokio::test]
+async fn tables_that_were_made_anew_are_another_history() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand) = (database.store(), database.by_hand());
+    let scene = Scene::begin(&store, "run_1").await;
+    assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+    let sql = "ALTER TABLE meta RENAME TO old; CREATE TABLE meta (LIKE old INCLUDING ALL); INSERT INTO meta SELECT * FROM old";
+    by_hand.batch_execute(sql).await.unwrap();
+    assert_eq!(held(&store, scene.run_id()).await, ["run_1"]);
+}
+
+/// A real standby, waited for and not: it is asked before it takes over, and behind that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_takes_over_goes_on_if_it_was_waited_for_and_holds_what_is_open_if_not() {
+    for is_waited_for in [true, false] {
+        let Some(cluster) = Cluster::start("") else { return };
+        let database = Database::in_its_own(cluster);
+        let by_hand = database.by_hand();
+        let standby = tokio::task::block_in_place(|| database.cluster().standby("second"));
+        if is_waited_for {
+            by_hand.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (second)'").await.unwrap();
+            by_hand.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+            until(&by_hand, "SELECT pid FROM pg_stat_replication WHERE sync_state = 'quorum'").await;
+            until(&by_hand, "SELECT 1 WHERE current_setting('synchronous_standby_names') <> ''").await;
+        }
+        let store = database.store();
+        let scene = Scene::begin(&store, "run_1").await;
+        assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+        tokio::task::block_in_place(|| {
+            database.cluster().until_followed_by(&standby);
+            database.cluster().kill();
+        });
+        let config = PostgresConfig::from_url(&standby.url("own", SERVER)).unwrap();
+        let other = blocking(PostgresStore::open(&config)).unwrap();
+        assert_eq!(held(&other, scene.run_id()).await, [""; 0], "a standby has no history of its own");
+        tokio::task::block_in_place(|| standby.promote());
+        let expected = if is_waited_for { Vec::new() } else { vec!["run_1".to_owned()] };
+        assert_eq!(held(&other, scene.run_id()).await, expected, "{is_waited_for}");
+        other.close();
+    }
+}
