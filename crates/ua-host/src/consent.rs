@@ -27,6 +27,17 @@ pub(crate) async fn ask_about(
     Ok(())
 }
 
+/// Says once that nothing but the database says how a run is started, where that decides something.
+pub(crate) fn tell_unsaid(people: &dyn People, launch: &Launch) {
+    if launch.is_unsaid() {
+        people.tell(
+            "note: your own ua did not begin this run, or before its folder was yours, so what is stored of its start counts as found: its tool \
+             servers have to be trusted, its policies can only raise caution, and no private address is reached; `--mcp-config` names its file of \
+             servers again, and `--trust-root` believes what is stored",
+        );
+    }
+}
+
 /// Says once that policy files of a job only raise caution.
 pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: &Launch) {
     for file in launch.untrusted_policies(host.settings()) {

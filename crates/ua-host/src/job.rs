@@ -341,6 +341,7 @@ async fn store_new(
     if spec.artifacts.workspace_dir.is_some() {
         host.home().refuse_shared(&store, &run_id, &workspace).await?;
     }
+    let stored = launch.stored_for(host, &run_id);
     let run = NewRun {
         run_id,
         created_at: env.now(),
@@ -349,7 +350,7 @@ async fn store_new(
         opening: Message::user(Origin::Prompt, spec.opening_prompt()),
         job_path: Some(file.to_string_lossy().into_owned()),
         workspace_dir: workspace.to_string_lossy().into_owned(),
-        launch: launch.to_stored(),
+        launch: stored,
         parent_run_id: None,
         spec,
         files,
