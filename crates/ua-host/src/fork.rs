@@ -18,7 +18,7 @@ use crate::people::People;
 use crate::placed::{FileKind, Place};
 use crate::session::{self, Ending, Taking};
 use crate::settings::Settings;
-use crate::{input_files, paths, servers, tree};
+use crate::{consent, input_files, paths, servers, tree};
 
 /// What is different in a fork.
 #[derive(Debug, Clone, Copy)]
@@ -168,6 +168,7 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
         })?;
     }
     budgets::put_into(request.budgets, &mut spec)?;
+    consent::keep_questions(settings, &mut spec);
     Ok(spec)
 }
 

@@ -357,6 +357,9 @@ async fn store_new(
     };
     launch.tell_unknown_model(host.settings(), people.as_ref());
     launch.tell_uncounted(host.settings(), people.as_ref(), &store).await;
+    if !request.is_instant {
+        consent::tell_lifted_questions(people.as_ref(), &run.spec);
+    }
     earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
@@ -471,6 +474,7 @@ pub(crate) async fn look(host: &Host, people: &dyn People, request: &JobRequest)
         None => read(host.settings(), &request.file)?,
     };
     let mut spec = in_iterations(spec, request.iterations.as_ref())?;
+    consent::keep_questions(host.settings(), &mut spec);
     if let Some(minutes) = request.max_provider_wait_minutes {
         spec.budgets.max_provider_wait_minutes = minutes;
     }

@@ -23,6 +23,7 @@ use ua_store::RunRecord;
 use crate::Database;
 use crate::budgets::BudgetChange;
 use crate::claude_code;
+use crate::consent;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_config_file, mcp_servers};
@@ -494,6 +495,7 @@ impl Launch {
 
     fn look_at_rest(&self, host: &Host, spec: &RunSpec, obstacles: &mut Obstacles) -> Option<Vec<ServerSpec>> {
         let settings = host.settings();
+        obstacles.past(consent::check_questions(settings, spec));
         if let Some(schema) = &spec.output_schema {
             let schema = OutputSchema::new(schema);
             obstacles.past(schema.map_err(|why| HostError::usage(format!("`output_schema` {why}")).not_begun()));

@@ -123,6 +123,7 @@ async fn resumed(
     consent::tell_unsaid(people.as_ref(), &launch);
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     consent::tell_untrusted_policies(host, people.as_ref(), &launch);
+    consent::tell_lifted_questions(people.as_ref(), &run.spec);
     if let Err(error) = launch.check(host, &changed) {
         return Err(not_from_here(&store, &run, error).await);
     }
