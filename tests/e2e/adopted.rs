@@ -8,8 +8,8 @@ use super::env;
 /// Three reads, of which one process does one.
 #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 fn reads(env: &TestEnv) -> String {
-    let page = json!({"tools": [{"name": "mcp__forum__get_page", "input": {}}]});
-    let turns: Vec<Value> = (0..3).map(|_| page.clone()).chain([json!({"text": "Done."})]).collect();
+    let page = |n| json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": format!("page {n}")}}]});
+    let turns: Vec<Value> = (0..3).map(page).chain([json!({"text": "Done."})]).collect();
     let job = env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_turns": 1}}), &json!(turns));
     let servers = env.mcp_config("work/servers.json", &json!({"forum": env.forum_entry(&[])}));
     env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
