@@ -103,3 +103,21 @@ fn runs_of_an_earlier_version_go_on_and_those_that_come_later_do_not() {
     write(&env, "UPDATE runs SET launch_json = json_set(launch_json, '$.allow_private_addresses', json('true'))");
     env.run(&resume).refused(2, &["not trusted yet"]);
 }
+
+/// A word about a file is about what its words name where it lies: a checkout has a link to it, and a program of its own under that name.
+#[test]
+fn s9_a_link_to_a_trusted_file_starts_what_was_looked_at() {
+    let env = env();
+    let script = |name: &str, mark: &str| env.write(name, format!("touch {}\nexit 1\n", env.arg(mark)));
+    script("other/server.sh", "trusted");
+    script("work/server.sh", "brought");
+    let servers = json!({"mcpServers": {"a": {"command": "/bin/sh", "args": ["server.sh"]}}});
+    let file = env.write("other/.mcp.json", servers.to_string());
+    env.run_bare(&["trust", &file, "--yes"]).code(0);
+    std::os::unix::fs::symlink(&file, env.path("work/.mcp.json")).unwrap();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    for args in [&["job", job.as_str()][..], &["tools", "list"]] {
+        env.run(args);
+        assert!(env.path("trusted").exists() && !env.path("brought").exists(), "{args:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! A root that a user took over from somebody else, and rows that somebody wrote into a database (finding 3, by other doors).
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
@@ -34,6 +35,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "the attacker's server is not started",
         mark: Mark::Mended,
         play: start_of_another_run,
+    },
+    Scenario {
+        number: "3w",
+        waits: false,
+        name: "a checkout has a link to a .mcp.json that the user trusts, and a script of its own under the name in it",
+        must: "the script of the checkout is not started",
+        mark: Mark::Mended,
+        play: link_to_a_trusted_file,
     },
 ];
 
@@ -112,4 +121,24 @@ fn start_of_another_run(stage: &Stage) -> anyhow::Result<Verdict> {
     let ran = world.path("started").exists();
     let held = if ran { "FELL, the attacker's program was started" } else { "held" };
     Ok(Verdict::of(!ran && end.code == Some(2), format!("whose start it is: {held}, {}", end.told())))
+}
+
+fn link_to_a_trusted_file(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let started = world.path("started");
+    let theirs = world.path("home/project");
+    fs::create_dir(&theirs)?;
+    let script = fs::read_to_string(world.path("work/attacker.py"))?;
+    fs::write(theirs.join("server.py"), &script)?;
+    let servers = json!({"mcpServers": {"shop": {"command": PYTHON, "args": ["server.py"]}}});
+    fs::write(theirs.join(".mcp.json"), servers.to_string())?;
+    let file = theirs.join(".mcp.json").display().to_string();
+    world.run(&["trust", &file, "--yes"])?.must(0)?;
+    world.write("server.py", &format!("open({:?}, 'a').close()\n{script}", started.display().to_string()))?;
+    symlink(&file, world.path("work/.mcp.json"))?;
+    job(&world, &json!({"tools": {"builtin": false}}), &[])?;
+    let end = world.run(&["job", "job.json", "--run-id", "r"])?;
+    let ran = started.exists();
+    let held = if ran { "FELL, the checkout's program was started" } else { "held" };
+    Ok(Verdict::of(!ran, format!("what was trusted: {held}, {}", end.told())))
 }

@@ -303,7 +303,7 @@ impl Home {
         if is_somebody_elses && adopted.is_ok() {
             let revoke = PrintedCommand::of("ua trust").option("--revoke", &self.root).in_code();
             tracing::warn!(
-                "{} is trusted from now on, because you named it; {revoke} takes that back",
+                "{} is trusted from now on, because you named it; {revoke} takes that back. Which programs its runs start is still asked about",
                 self.root.shown()
             );
         }
@@ -387,7 +387,10 @@ impl Home {
     /// How a person says that a root is theirs.
     pub(super) fn how_to_trust(&self) -> String {
         let trust = PrintedCommand::of("ua trust").word(&self.root).in_code();
-        format!("say so with {trust} or --trust-root, or name it with --root {}", ua_core::shell_word(&self.root))
+        let root = ua_core::shell_word(&self.root);
+        format!(
+            "say so with {trust}, or name it with --root {root} (which programs its runs start is asked about either way)"
+        )
     }
 
     /// What somebody is told who begins a run in a root that the next command will not know, since nothing can be noted.

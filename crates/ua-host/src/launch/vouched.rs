@@ -270,9 +270,9 @@ impl Launch {
             if self.pricing == own { pricing::is_the_projects(settings, None) } else { self.pricing.is_some() };
     }
 
-    /// The folder in which servers are started: that of the run's start, and of a file that was found its own.
+    /// The folder in which servers are started: that of the run's start, and of a file that was found its own, whatever a row says.
     pub(super) fn folder_of_servers(&self) -> Option<&Path> {
-        let of_file = self.mcp_config.as_deref().filter(|_| self.is_unsaid && self.mcp_config_is_found);
+        let of_file = self.mcp_config.as_deref().filter(|_| self.mcp_config_is_found);
         of_file.and_then(Path::parent).or(self.folder.as_deref())
     }
 }
@@ -288,7 +288,6 @@ mod tests {
     use crate::env::Process;
 
     /// A front door whose user has this home.
-    #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
     fn host(folder: &Path, home: Option<&str>, variables: &[(&str, &str)]) -> Host {
         let home = home.map(|home| ("HOME".to_owned(), folder.join(home).display().to_string()));
         let more = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -374,6 +373,7 @@ mod tests {
         // Stored with a fork, it is the user's word that it was found.
         let forked = Launch::from_stored(&found.to_stored()).unwrap();
         assert!(forked.mcp_config_is_found && forked.policies == [own.clone()]);
+        assert_eq!(forked.folder_of_servers(), servers.parent());
         // What this user has for every folder is theirs, and what they say of private addresses.
         let mut standing = launch();
         let (file, yes) = (servers.to_str().unwrap(), ("UA_ALLOW_PRIVATE_ADDRESSES", "1"));
