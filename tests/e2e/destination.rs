@@ -426,7 +426,8 @@ fn a_run_without_a_call_in_doubt_is_not_stopped() {
     assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 1));
 }
 
-/// Whoever may write the database could name another file of servers, and take away what says that it is another one.
+/// Whoever may write the database could name another file of servers, and take away what says that it is another one. What says how the run is
+/// started has a seal, so all of it counts as found by then.
 #[test]
 fn s19_a_stored_file_of_servers_without_its_digests_is_asked_about() {
     let env = env().with_env("UA_SERVER_PACKS", "github=github");
@@ -444,7 +445,7 @@ fn s19_a_stored_file_of_servers_without_its_digests_is_asked_about() {
     assert_eq!(database.execute(change, [&other]).unwrap(), 1);
     drop(database);
     for more in [&["resume", "last", "--max-turns", "+5"][..], &["fork", "r"]] {
-        env.run(more).refused(75, &["github (it is new)", "name the file again with `--mcp-config "]);
+        env.run(more).refused(2, &["github", "not trusted yet", "name the file with `--mcp-config "]);
     }
     assert!(!env.path("started").exists());
     env.run(&["resume", "r", "--max-turns", "+5", "--mcp-config", &servers]).code(0);

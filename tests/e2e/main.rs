@@ -1,6 +1,7 @@
 //! End-to-end tests: the real program in a world of its own, judged by its exit code, by what a person reads, and by effects
 //! counted outside.
 
+mod adopted;
 mod artifacts;
 mod attended;
 mod bad_input;

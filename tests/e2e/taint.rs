@@ -6,13 +6,18 @@ use super::env;
 
 /// A run that has private data of this machine, reads or does something by a tool of others, and then wants to send something away.
 fn private_then(env: &super::TestEnv, first: &serde_json::Value) -> String {
+    private_then_of(env, first, &json!({"tools": {"run_command": true}}))
+}
+
+/// The same of a job with these fields.
+fn private_then_of(env: &super::TestEnv, first: &serde_json::Value, fields: &serde_json::Value) -> String {
     let turns = json!([
         {"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["echo", "private"]}}]},
         {"tools": [first]},
         {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "private"}}]},
         {"text": "Done."},
     ]);
-    env.job(&json!({"tools": {"run_command": true}}), &turns)
+    env.job(fields, &turns)
 }
 
 #[test]
@@ -64,4 +69,27 @@ fn s1_what_an_effect_of_others_answers_is_untrusted_unless_a_rule_of_the_user_sa
     let receipt = env.write("receipt.toml", "[[rule]]\nid = \"receipt\"\nname = \"post_comment\"\nreads = []\n");
     env.run(&["job", &job, "--run-id", "other", "--policy", &receipt]).code(0);
     assert_eq!(env.comments().len(), 3);
+}
+
+/// What a job takes away is said at each start; what its user wants to be asked, no job takes away, also not one that was stored before.
+#[test]
+fn s1_a_job_takes_no_question_away_that_the_user_wants_to_be_asked() {
+    let read = json!({"name": "mcp__forum__get_page", "input": {"text": "a page"}});
+    let off = json!({"ask_human_on_tainted_effect": false});
+    let env = env().with_forum();
+    let job = private_then_of(&env, &read, &json!({"tools": {"run_command": true}, "escalation": off}));
+    let said = ["note: this job, without a question", "`ask_human_on_tainted_effect`"];
+    env.run(&["job", &job, "--run-id", "a"]).code(0).says(&said);
+    assert_eq!(env.comments().len(), 1);
+    let wants = |args: &[&str]| env.start_with(("UA_ASK_ON_TAINTED_EFFECT", "true"), args).wait();
+    wants(&["job", &job, "--run-id", "b", "--new"]).code(75).shows(&["untrusted text and private data"]);
+    let fields = json!({"tools": {"run_command": true}, "escalation": off, "budgets": {"max_turns": 1}});
+    let job = private_then_of(&env, &read, &fields);
+    env.run(&["job", &job, "--run-id", "c", "--new"]).code(75).says(&said);
+    wants(&["resume", "c", "--max-turns", "+5"]).refused(2, &["UA_ASK_ON_TAINTED_EFFECT", "`ua fork`"]);
+    wants(&["fork", "c", "--run-id", "d", "--max-turns", "+5"]).code(75).shows(&["untrusted text and private data"]);
+    assert_eq!(env.comments().len(), 1);
+    // It is the user's to say, and no project's.
+    env.write("work/ua.toml", "ask_on_tainted_effect = false\n");
+    env.run(&["runs", "list"]).refused(2, &["a project may not set"]);
 }

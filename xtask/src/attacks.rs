@@ -8,6 +8,8 @@
 //! The numbers are those of the audit of 56b80e7, against whose build every one of them is red (`--ua PATH --expect red`); a letter behind the number
 //! is another door of the same class, `x` one that was not in the audit. One that stands is marked as known, by name.
 
+mod adopted;
+mod as_user;
 mod dialogue;
 mod files;
 mod inherit;
@@ -37,15 +39,27 @@ fn attacks() -> Vec<Scenario> {
         limits::ATTACKS,
         later::ATTACKS,
         pulls::ATTACKS,
+        adopted::ATTACKS,
     ]
     .into_iter()
     .flat_map(|class| class.iter().copied())
     .collect()
 }
 
+/// The numbers of what nothing but the kernel's walls keeps in, with whatever letter is behind them.
+const BEHIND_WALLS: [&str; 5] = ["2b", "10", "16", "17", "18"];
+
+/// Whether an attack is kept in by the kernel's walls alone.
+fn needs_walls(number: &str) -> bool {
+    BEHIND_WALLS.contains(&number) || BEHIND_WALLS.contains(&number.trim_end_matches(|c: char| c.is_ascii_lowercase()))
+}
+
 /// Plays them.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    crate::scenario::run(options, attacks())
+    match &options.as_user {
+        Some(user) if !options.list => as_user::play(user, options),
+        Some(_) | None => crate::scenario::run(options, attacks(), needs_walls),
+    }
 }
 
 #[cfg(test)]
@@ -64,5 +78,11 @@ mod tests {
             .filter_map(|number| number.trim_end_matches(|c: char| c.is_ascii_lowercase()).parse().ok())
             .collect();
         assert_eq!(findings, (1..=23).collect());
+        for number in BEHIND_WALLS {
+            assert!(numbers.contains(number), "{number}");
+        }
+        for (number, needs) in [("2b", true), ("2", false), ("10x", true), ("1", false), ("1w", false), ("18x", true)] {
+            assert_eq!(needs_walls(number), needs, "{number}");
+        }
     }
 }

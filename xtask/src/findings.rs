@@ -27,7 +27,7 @@ fn scenarios() -> Vec<Scenario> {
 
 /// Plays them.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    crate::scenario::run(options, scenarios())
+    crate::scenario::run(options, scenarios(), |_| false)
 }
 
 #[cfg(test)]

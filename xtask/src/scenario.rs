@@ -11,6 +11,7 @@ pub(crate) mod terminal;
 pub(crate) mod world;
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ pub(crate) struct Options {
     only: Option<String>,
     /// List the scenarios and run none
     #[arg(long)]
-    list: bool,
+    pub(crate) list: bool,
     /// How many run at a time; most of them wait most of the time
     #[arg(long, default_value_t = 8)]
     jobs: usize,
@@ -40,6 +41,38 @@ pub(crate) struct Options {
     /// What every scenario has to be; without it, what its row says
     #[arg(long, value_enum)]
     expect: Option<Expect>,
+    /// Of attacks, for root: play them as this user, who has no rights
+    #[arg(long, value_name = "NAME")]
+    pub(crate) as_user: Option<String>,
+}
+
+impl Options {
+    /// The program under test.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn program(&self) -> anyhow::Result<PathBuf> {
+        match &self.ua {
+            Some(path) => path.canonicalize().with_context(|| format!("find {}", path.display())),
+            None => Ok(ua_testkit::ua_program().clone()),
+        }
+    }
+
+    /// What another process is given to do the same with its own copy of the program.
+    pub(crate) fn once_more(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["--jobs".into(), self.jobs.to_string().into()];
+        if let Some(only) = &self.only {
+            words.extend(["--only".into(), only.into()]);
+        }
+        if let Some(expect) = self.expect {
+            let word = match expect {
+                Expect::Green => "green",
+                Expect::Red => "red",
+            };
+            words.extend(["--expect".into(), word.into()]);
+        }
+        words
+    }
 }
 
 /// What every scenario has to be.
@@ -78,8 +111,48 @@ impl Mark {
 pub(crate) enum Verdict {
     Green(String),
     Red(String),
-    /// Something that it needs is not on this machine.
-    Skipped(String),
+    /// Something that it needs is not there, in words.
+    Skipped(Lack, String),
+}
+
+/// What a scenario needs and did not find. Whoever skips one says so, and says whether that is to be expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// The rights of root.
+    Root,
+    /// The walls of the kernel: missing where `CI_NO_WALLS=1` says so, and nowhere else.
+    Walls,
+    /// Something of the machine that others do not have either: its processor, an interface of its kernel, a program that nobody promised.
+    Machine,
+    /// A part of the program under test that it was built without.
+    Build,
+    /// What `.ci/run` promises on each machine.
+    Promised,
+}
+
+/// Where scenarios are played, as far as it excuses one that is not.
+#[derive(Debug, Clone, Copy)]
+struct Here {
+    is_root: bool,
+    has_no_walls: bool,
+}
+
+impl Here {
+    fn look() -> Self {
+        Self {
+            is_root: rustix::process::geteuid().is_root(),
+            has_no_walls: std::env::var_os("CI_NO_WALLS").is_some_and(|said| said == "1"),
+        }
+    }
+
+    fn excuses(self, lack: Lack) -> bool {
+        match lack {
+            Lack::Root => !self.is_root,
+            Lack::Walls => self.has_no_walls,
+            Lack::Machine | Lack::Build => true,
+            Lack::Promised => false,
+        }
+    }
 }
 
 impl Verdict {
@@ -109,11 +182,12 @@ struct Judged {
     took: Duration,
 }
 
-/// Plays those of `scenarios` that are chosen, and judges them.
+/// Plays those of `scenarios` that are chosen, and judges them. Those that need the kernel's walls, by their number, are not played where there are
+/// none.
 ///
 /// # Errors
-/// When a verdict is not the expected one.
-pub(crate) fn run(options: &Options, scenarios: Vec<Scenario>) -> anyhow::Result<()> {
+/// When a verdict is not the expected one, or something was not played that could have been.
+pub(crate) fn run(options: &Options, scenarios: Vec<Scenario>, needs_walls: fn(&str) -> bool) -> anyhow::Result<()> {
     let mut chosen = scenarios;
     if let Some(only) = &options.only {
         chosen.retain(|s| s.number == only || s.name.contains(only.as_str()));
@@ -125,14 +199,19 @@ pub(crate) fn run(options: &Options, scenarios: Vec<Scenario>) -> anyhow::Result
         }
         return Ok(());
     }
-    let program = match &options.ua {
-        Some(path) => path.canonicalize().with_context(|| format!("find {}", path.display()))?,
-        None => ua_testkit::ua_program().clone(),
-    };
+    let here = Here::look();
+    if here.has_no_walls {
+        for scenario in chosen.iter_mut().filter(|scenario| needs_walls(scenario.number)) {
+            scenario.play = |_: &Stage| {
+                Ok(Verdict::Skipped(Lack::Walls, "the kernel has no walls here (CI_NO_WALLS=1)".to_owned()))
+            };
+        }
+    }
+    let program = options.program()?;
     let keep = options.keep.as_ref().map(std::path::absolute).transpose()?;
     let started = Instant::now();
     let judged = play_all(chosen, options.jobs.max(1), &program, keep.as_ref());
-    report(&judged, options.expect, started.elapsed())
+    report(&judged, options.expect, here, started.elapsed())
 }
 
 /// Plays the scenarios, several at a time, and returns them in the order of their numbers.
@@ -173,13 +252,13 @@ fn told(judged: &Judged) -> String {
     match &judged.verdict {
         Ok(Verdict::Green(what)) => format!("green: {what}"),
         Ok(Verdict::Red(what)) => format!("RED: {what}"),
-        Ok(Verdict::Skipped(why)) => format!("skipped: {why}"),
+        Ok(Verdict::Skipped(_, why)) => format!("SKIPPED: {why}"),
         Err(error) => format!("WRONG: {error:#}"),
     }
 }
 
 /// Prints the table, and fails unless every verdict is the expected one.
-fn report(judged: &[Judged], expect: Option<Expect>, took: Duration) -> anyhow::Result<()> {
+fn report(judged: &[Judged], expect: Option<Expect>, here: Here, took: Duration) -> anyhow::Result<()> {
     println!("\n| | scenario | what must hold | mark | verdict |\n|---|---|---|---|---|");
     for one in judged {
         let Scenario { number, name, must, mark, .. } = &one.scenario;
@@ -194,21 +273,21 @@ fn report(judged: &[Judged], expect: Option<Expect>, took: Duration) -> anyhow::
         took.as_secs_f64(),
         count(|one| matches!(one.verdict, Ok(Verdict::Green(_)))),
         count(|one| matches!(one.verdict, Ok(Verdict::Red(_)))),
-        count(|one| matches!(one.verdict, Ok(Verdict::Skipped(_)))),
+        count(|one| matches!(one.verdict, Ok(Verdict::Skipped(..)))),
         count(|one| one.verdict.is_err()),
     );
     for one in judged {
-        if let Ok(Verdict::Skipped(why)) = &one.verdict {
-            ua_testkit::skipped(&format!("{}: {why}", one.scenario.name));
+        if let Ok(Verdict::Skipped(_, why)) = &one.verdict {
+            ua_testkit::skipped(&format!("{} {}: {why}", one.scenario.number, one.scenario.name));
         }
     }
-    let unexpected: Vec<String> = judged.iter().filter_map(|one| complaint(one, expect)).collect();
+    let unexpected: Vec<String> = judged.iter().filter_map(|one| complaint(one, expect, here)).collect();
     ensure!(unexpected.is_empty(), "not as expected:\n  {}", unexpected.join("\n  "));
     Ok(())
 }
 
 /// What is not as expected about a verdict.
-fn complaint(judged: &Judged, expect: Option<Expect>) -> Option<String> {
+fn complaint(judged: &Judged, expect: Option<Expect>, here: Here) -> Option<String> {
     let Scenario { number, mark, .. } = &judged.scenario;
     let should_be_red = match (expect, mark) {
         (Some(Expect::Green), _) | (_, Mark::Control) | (None, Mark::Mended) => false,
@@ -221,7 +300,8 @@ fn complaint(judged: &Judged, expect: Option<Expect>) -> Option<String> {
         }
         (Ok(Verdict::Green(_)), true) => Some(format!("{number} is green")),
         (Ok(Verdict::Red(what)), false) => Some(format!("{number} is red: {what}")),
-        (Ok(Verdict::Skipped(_) | Verdict::Green(_) | Verdict::Red(_)), _) => None,
+        (Ok(Verdict::Skipped(lack, why)), _) if !here.excuses(*lack) => Some(format!("{number} was not played: {why}")),
+        (Ok(Verdict::Skipped(..) | Verdict::Green(_) | Verdict::Red(_)), _) => None,
     }
 }
 
@@ -252,12 +332,36 @@ mod tests {
             (Mark::Mended, green_too, false, true),
             (Mark::Mended, red_too, true, false),
         ] {
-            assert_eq!(complaint(&judged(mark, green()), expect).is_some(), of_green, "{mark:?} {expect:?} green");
-            assert_eq!(complaint(&judged(mark, red()), expect).is_some(), of_red, "{mark:?} {expect:?} red");
-            let skipped = Ok(Verdict::Skipped(String::new()));
-            assert_eq!(complaint(&judged(mark, skipped), expect), None);
+            let here = Here { is_root: false, has_no_walls: false };
+            assert_eq!(
+                complaint(&judged(mark, green()), expect, here).is_some(),
+                of_green,
+                "{mark:?} {expect:?} green"
+            );
+            assert_eq!(complaint(&judged(mark, red()), expect, here).is_some(), of_red, "{mark:?} {expect:?} red");
             let wrong = Err(anyhow::anyhow!("no way"));
-            assert!(complaint(&judged(mark, wrong), expect).is_some());
+            assert!(complaint(&judged(mark, wrong), expect, here).is_some());
+        }
+    }
+
+    /// A lane that plays less than it can is as red as one that fails.
+    #[test]
+    fn what_was_not_played_is_complained_about_unless_it_could_not_be() {
+        for (is_root, has_no_walls) in [(false, false), (true, false), (false, true), (true, true)] {
+            let here = Here { is_root, has_no_walls };
+            for (lack, is_fine) in [
+                (Lack::Root, !is_root),
+                (Lack::Walls, has_no_walls),
+                (Lack::Machine, true),
+                (Lack::Build, true),
+                (Lack::Promised, false),
+            ] {
+                for expect in [None, Some(Expect::Green), Some(Expect::Red)] {
+                    let skipped = Ok(Verdict::Skipped(lack, "why".to_owned()));
+                    let said = complaint(&judged(Mark::Mended, skipped), expect, here);
+                    assert_eq!(said.is_none(), is_fine, "{lack:?} {here:?}");
+                }
+            }
         }
     }
 }

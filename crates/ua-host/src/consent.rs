@@ -8,6 +8,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::placed::{FileKind, Place, Placed};
+use crate::settings::Settings;
 use crate::trust;
 
 /// Asks about the servers that a job needs and that nobody let in, while somebody is here. Without anybody, or after a no, the check that
@@ -25,6 +26,57 @@ pub(crate) async fn ask_about(
         trust::remember(host, &file, unknown)?;
     }
     Ok(())
+}
+
+/// The questions that a job may take away, by its fields.
+const QUESTIONS: [&str; 3] =
+    ["ask_human_on_tainted_effect", "ask_human_on_ambiguous_recipient", "no_duplicate_external_actions"];
+
+/// Whether the user wants to be asked about effects of a tainted run, whatever its job says.
+fn always_asks_once_tainted(settings: &Settings) -> bool {
+    settings.is_on("UA_ASK_ON_TAINTED_EFFECT")
+}
+
+/// Lets no job take away what the user wants to be asked.
+pub(crate) fn keep_questions(settings: &Settings, spec: &mut RunSpec) {
+    spec.escalation.ask_human_on_tainted_effect |= always_asks_once_tainted(settings);
+}
+
+/// Refuses to drive a run whose job, as it is stored, takes away what the user wants to be asked.
+///
+/// # Errors
+/// It does.
+pub(crate) fn check_questions(settings: &Settings, spec: &RunSpec) -> Result<(), HostError> {
+    if spec.escalation.ask_human_on_tainted_effect || !always_asks_once_tainted(settings) {
+        return Ok(());
+    }
+    Err(HostError::usage(format!(
+        "the job of this run sends unasked what it has read (`escalation.ask_human_on_tainted_effect` is false), and {} says that you want to be asked",
+        settings.said_as("UA_ASK_ON_TAINTED_EFFECT")
+    ))
+    .hint("`ua fork` continues the run as one that asks; or set it to false for this command; nothing was started")
+    .not_begun())
+}
+
+/// Says at each start which questions a job takes away: whoever starts it need not have written it.
+pub(crate) fn tell_lifted_questions(people: &dyn People, spec: &RunSpec) {
+    let lifts = spec.lifts();
+    let questions = lifts.iter().filter(|lift| QUESTIONS.iter().any(|field| lift.contains(field)));
+    let questions: Vec<&str> = questions.map(String::as_str).collect();
+    if !questions.is_empty() {
+        people.tell(&format!("note: this job, without a question: {}", questions.join("; ")));
+    }
+}
+
+/// Says once that nothing but the database says how a run is started, where that decides something.
+pub(crate) fn tell_unsaid(people: &dyn People, launch: &Launch) {
+    if launch.is_unsaid() {
+        people.tell(
+            "note: your own ua did not begin this run, or before its folder was yours, so what is stored of its start counts as found: its tool \
+             servers have to be trusted, its policies can only raise caution, and no private address is reached; `--mcp-config` names its file of \
+             servers again, and `--trust-root` believes what is stored",
+        );
+    }
 }
 
 /// Says once that policy files of a job only raise caution.

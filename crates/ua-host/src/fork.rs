@@ -18,7 +18,7 @@ use crate::people::People;
 use crate::placed::{FileKind, Place};
 use crate::session::{self, Ending, Taking};
 use crate::settings::Settings;
-use crate::{input_files, paths, servers, tree};
+use crate::{consent, input_files, paths, servers, tree};
 
 /// What is different in a fork.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ impl Fork {
         tree::refuse_task(store, parent, "forked", "ua fork").await?;
         let spec = changed_job(host.settings(), &request)?;
         input_files::refuse_other(&spec)?;
-        let before = Launch::of_run(store, parent).await?;
+        let before = Launch::of_run(host, store, parent).await?;
         let launch = Launch::for_fork(host.settings(), before.clone(), parent, &spec, request.launch)?;
         // Of the servers that the fork has, too: before anything of it is shown.
         host.known_secrets().learn_servers(launch.mcp_file().as_ref());
@@ -96,7 +96,7 @@ impl Fork {
             run_id,
             root: home.root(),
             locks: &home.locks(),
-            launch: self.launch.to_stored(),
+            launch: self.launch.stored_for(host, &self.plan.parent.run.root_run_id),
             entrypoint: host.entrypoint().to_owned(),
         };
         let name = place.run_id.clone();
@@ -168,6 +168,7 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
         })?;
     }
     budgets::put_into(request.budgets, &mut spec)?;
+    consent::keep_questions(settings, &mut spec);
     Ok(spec)
 }
 

@@ -13,6 +13,7 @@ use ua_store_postgres::{Place, PostgresConfig};
 
 mod copies;
 mod elsewhere;
+mod launches;
 mod opening;
 mod planted;
 mod workspaces;
@@ -54,6 +55,8 @@ pub struct Home {
     found_where: Option<&'static str>,
     /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
     root_is_named: bool,
+    /// A person said with this command that the runs in it are theirs, with the programs that they start.
+    root_is_trusted: bool,
     /// Every file and folder that a setting names, where it leads, with the key of the setting.
     named: Vec<(&'static str, PathBuf)>,
     /// What no word that is stored here may hold.
@@ -154,6 +157,7 @@ impl Home {
             root_is_said_in,
             database_is_said_in: settings.var("UA_RUNTIME_DB_PATH").map(|_| settings.said_as("UA_RUNTIME_DB_PATH")),
             root_is_named,
+            root_is_trusted: false,
             known: known.clone(),
             named: settings.places().into_iter().map(|(key, place)| (key, resolved(&place))).collect(),
         })
@@ -182,6 +186,7 @@ impl Home {
     #[must_use]
     pub(crate) fn trusted(mut self) -> Self {
         self.root_is_named = true;
+        self.root_is_trusted = true;
         let root = resolved(&self.root);
         if let Ok(inside) = self.database.strip_prefix(&self.root) {
             self.database = root.join(inside);
@@ -418,7 +423,10 @@ impl Home {
         let adopted = roots.adopt(&folder).and_then(|()| {
             let database = folder.join(DATABASE);
             ua_store_sqlite::adopt_beside(&database).map_err(io::Error::other)?;
-            ua_store_sqlite::identity_of(&database).map_or(Ok(()), |identity| roots.note_database(&database, &identity))
+            let Some(identity) = ua_store_sqlite::identity_of(&database) else { return Ok(()) };
+            // How its runs were started nobody but whoever made it has said.
+            roots.note_launches(&database, &identity, false)?;
+            roots.note_database(&database, &identity)
         });
         adopted.map_err(|e| {
             HostError::storage(format!("cannot record that {} is yours: {e}", folder.shown()))

@@ -341,6 +341,7 @@ async fn store_new(
     if spec.artifacts.workspace_dir.is_some() {
         host.home().refuse_shared(&store, &run_id, &workspace).await?;
     }
+    let stored = launch.stored_for(host, &run_id);
     let run = NewRun {
         run_id,
         created_at: env.now(),
@@ -349,13 +350,16 @@ async fn store_new(
         opening: Message::user(Origin::Prompt, spec.opening_prompt()),
         job_path: Some(file.to_string_lossy().into_owned()),
         workspace_dir: workspace.to_string_lossy().into_owned(),
-        launch: launch.to_stored(),
+        launch: stored,
         parent_run_id: None,
         spec,
         files,
     };
     launch.tell_unknown_model(host.settings(), people.as_ref());
     launch.tell_uncounted(host.settings(), people.as_ref(), &store).await;
+    if !request.is_instant {
+        consent::tell_lifted_questions(people.as_ref(), &run.spec);
+    }
     earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
@@ -470,6 +474,7 @@ pub(crate) async fn look(host: &Host, people: &dyn People, request: &JobRequest)
         None => read(host.settings(), &request.file)?,
     };
     let mut spec = in_iterations(spec, request.iterations.as_ref())?;
+    consent::keep_questions(host.settings(), &mut spec);
     if let Some(minutes) = request.max_provider_wait_minutes {
         spec.budgets.max_provider_wait_minutes = minutes;
     }

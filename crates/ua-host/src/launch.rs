@@ -4,6 +4,7 @@ mod accepted_policy;
 mod known;
 mod named_policies;
 mod script;
+mod vouched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use ua_store::RunRecord;
 use crate::Database;
 use crate::budgets::BudgetChange;
 use crate::claude_code;
+use crate::consent;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_config_file, mcp_servers};
@@ -38,8 +40,10 @@ use crate::{models, policies, pricing};
 
 pub(crate) use self::known::SERVERS_CHANGED;
 pub(crate) use self::named_policies::Begun;
+pub(crate) use self::vouched::Vouched;
 
 use self::known::KnownServers;
+use self::vouched::UNSAID;
 
 const SYSTEM_PROMPT: &str = "\
 You carry out a job step by step with the tools you are given, without asking anybody unless a tool for that is offered.
@@ -121,6 +125,9 @@ pub struct Launch {
     /// What a named file said of the servers that the job uses, and their program files, when it was named. `None` without such a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     known_servers: Option<KnownServers>,
+    /// Nobody but the database says how the run is started.
+    #[serde(skip)]
+    is_unsaid: bool,
     /// It is that of a fork, which takes a file that is named again and accepts nothing.
     #[serde(skip)]
     is_of_fork: bool,
@@ -192,6 +199,9 @@ pub struct Configured {
     /// Only of what is configured here and now: whoever keeps it for later named the file with it.
     #[serde(skip)]
     mcp_config_is_standing: bool,
+    /// Nobody but the database says so.
+    #[serde(skip)]
+    pub(crate) is_unsaid: bool,
     policies: Vec<PathBuf>,
     folder: PathBuf,
     allow_private_addresses: bool,
@@ -232,6 +242,7 @@ impl Configured {
             mcp_config_is_found: mcp_config.as_ref().is_some_and(|file| file.is_found),
             mcp_config_is_standing: mcp_config.as_ref().is_some_and(|file| file.is_standing),
             mcp_config: mcp_config.map(|file| settings.absolute(&file.path)).transpose()?,
+            is_unsaid: false,
             policies,
             folder: settings.absolute(Path::new("."))?,
             allow_private_addresses: options.allow_private_addresses || settings.is_on("UA_ALLOW_PRIVATE_ADDRESSES"),
@@ -271,6 +282,7 @@ impl Launch {
             job_policies: Some(spec.policies.iter().map(|file| job_dir.join(file)).collect()),
             folder: Some(configured.folder),
             known_servers: None,
+            is_unsaid: false,
             is_of_fork: false,
             run: None,
             accepted_servers: None,
@@ -296,6 +308,9 @@ impl Launch {
             provider_sessions: spec.settings.provider_sessions.unwrap_or(configured.provider_sessions),
             provider,
         };
+        if configured.is_unsaid {
+            launch.take_as_found(settings);
+        }
         launch.know_servers(settings, spec);
         launch.know_policies(settings);
         Ok(launch)
@@ -480,6 +495,7 @@ impl Launch {
 
     fn look_at_rest(&self, host: &Host, spec: &RunSpec, obstacles: &mut Obstacles) -> Option<Vec<ServerSpec>> {
         let settings = host.settings();
+        obstacles.past(consent::check_questions(settings, spec));
         if let Some(schema) = &spec.output_schema {
             let schema = OutputSchema::new(schema);
             obstacles.past(schema.map_err(|why| HostError::usage(format!("`output_schema` {why}")).not_begun()));
@@ -681,8 +697,9 @@ impl Launch {
     pub fn configured_servers(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
         let config = self.wanted_servers(spec)?;
         self.check_known(host.settings(), &config.servers)?;
-        let mut servers = mcp_servers(host, self.mcp_file().as_ref(), config)?;
-        if let Some(folder) = &self.folder {
+        let servers = mcp_servers(host, self.mcp_file().as_ref(), config);
+        let mut servers = servers.map_err(|error| if self.is_unsaid { error.and(UNSAID) } else { error })?;
+        if let Some(folder) = self.folder_of_servers() {
             for server in &mut servers {
                 server.reach.start_in(folder);
             }
@@ -774,6 +791,7 @@ impl Launch {
             job_policies: None,
             folder: None,
             known_servers: None,
+            is_unsaid: false,
             is_of_fork: false,
             run: None,
             accepted_servers: None,

@@ -70,6 +70,7 @@ pub fn mcp_servers_with(
         expanded.extend(expand(host, &name, one)?.servers);
     }
     let inherited = host.settings().for_tool_servers();
+    let looked_at = folder_behind_link(file);
     let servers = expanded.into_iter().map(|(name, reach)| {
         let protocol = protocols.get(&name).cloned().unwrap_or_default();
         let lock = lock.map(|lock| Locked {
@@ -79,10 +80,21 @@ pub fn mcp_servers_with(
         });
         let login = || PrintedCommand::of("ua login").word(&name).option("--mcp-config", &file.path).to_string();
         let login = (!file.is_found).then(login);
-        let server = ServerSpec::configured(name, reach).with_inherited(&inherited);
+        let mut server = ServerSpec::configured(name, reach).with_inherited(&inherited);
+        if let Some(folder) = &looked_at {
+            server.reach.start_in(folder);
+        }
         ServerSpec { protocol, lock, login, ..server }
     });
     Ok(servers.collect())
+}
+
+/// The folder of a found file that is somewhere else than where it was found. What its words name there is what a person looked at, so its servers
+/// are started there: a checkout has a link to a file that is trusted, and other programs under the names in it.
+fn folder_behind_link(file: &ConfigFile) -> Option<PathBuf> {
+    let here = std::path::absolute(&file.path).ok().filter(|_| file.is_found)?;
+    let (real, here) = (trust::canonical(&here), trust::canonical(here.parent()?));
+    real.parent().filter(|real| *real != here).map(Path::to_path_buf)
 }
 
 /// Refuses servers whose program is not there: a typing error in `command` is found before anything is stored or started.

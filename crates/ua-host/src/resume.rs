@@ -112,15 +112,18 @@ async fn resumed(
     // What is asked for has to be possible before anything is changed: a limit of money without a price stops the run at once, and again.
     let mut changed = RunSpec::clone(&run.spec);
     budgets::put_into(&changes.budgets, &mut changed)?;
-    let mut launch = Launch::of_run(&store, &run).await?;
+    let mut launch = Launch::of_run(host, &store, &run).await?;
     launch.overlay(host.settings(), &run.spec, options)?;
     launch.accept = changes.accept;
     if launch.accept.contains(&Component::Servers) {
         launch.accept_servers(host.settings(), &run.spec)?;
+        launch.seal_accepted(host, &run.run_id);
     }
     launch.budgets = changes.budgets;
+    consent::tell_unsaid(people.as_ref(), &launch);
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     consent::tell_untrusted_policies(host, people.as_ref(), &launch);
+    consent::tell_lifted_questions(people.as_ref(), &run.spec);
     if let Err(error) = launch.check(host, &changed) {
         return Err(not_from_here(&store, &run, error).await);
     }

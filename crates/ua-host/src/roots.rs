@@ -9,6 +9,7 @@
 //! made gets its name with the number in it already.
 
 mod databases;
+mod launches;
 
 use std::fs;
 use std::io;
@@ -22,6 +23,8 @@ use ua_files::{Folder, Kind};
 use crate::home::DATABASE;
 use crate::settings::Settings;
 use crate::trust::runs::TrustedRuns;
+
+pub(crate) use self::launches::Earlier;
 
 /// The file in a root that says which one it is.
 pub(crate) const MARKER: &str = ".ua-root";

@@ -141,7 +141,7 @@ pub async fn about_run(
 /// Learns what the tool servers of a run are given, before anything that is said about it is stored.
 pub(crate) async fn learn_of_run(host: &Host, store: &Database, run: &RunRecord) {
     // A session of the gateway has none that are stored, and of a run whose configuration is not there nothing more is known.
-    let Ok(launch) = Launch::of_run(store, run).await else { return };
+    let Ok(launch) = Launch::of_run(host, store, run).await else { return };
     host.known_secrets().learn_servers(launch.mcp_file().as_ref());
     if let Ok(servers) = launch.configured_servers(host, &run.spec) {
         servers::redactor(host, &servers).ok();

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::python::{PYTHON, WORKSPACE, call, job, run_program, server, starts, world};
 use crate::scenario::world::{End, Outside, Stage};
-use crate::scenario::{Mark, Scenario, Verdict};
+use crate::scenario::{Lack, Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
     Scenario {
@@ -285,7 +285,7 @@ for form in ('0100000280000000000000000000000000000000', '0100000380000000000000
 
 fn capabilities_of_a_file(stage: &Stage) -> anyhow::Result<Verdict> {
     if !rustix::process::geteuid().is_root() {
-        return Ok(Verdict::Skipped("only root's programs have capabilities to give".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Root, "only root's programs have capabilities to give".to_owned()));
     }
     let world = world(stage)?;
     let tools = json!({"tools": {"builtin": true, "run_command": true}});

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::python::{PYTHON, call, job, server, spent_below, starts, world};
 use super::words::Site;
 use crate::scenario::world::{End, Outside, PATIENCE, Stage};
-use crate::scenario::{Mark, Scenario, Verdict};
+use crate::scenario::{Lack, Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
     Scenario {
@@ -320,7 +320,7 @@ fn ended(stage: &Stage) -> anyhow::Result<Outside> {
 
 fn foreign_folder(stage: &Stage) -> anyhow::Result<Verdict> {
     if !rustix::process::geteuid().is_root() {
-        return Ok(Verdict::Skipped("only root can give a folder away".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Root, "only root can give a folder away".to_owned()));
     }
     let world = ended(stage)?;
     chown(world.path("root"), Some(23456), Some(23456))?;
@@ -462,7 +462,7 @@ fn large_table(stage: &Stage) -> anyhow::Result<Verdict> {
     job(&world, &fields, &[starts(&["sh", "-c", write]), render])?;
     let end = bounded(&world, &["job", "job.json", "--run-id", "r"], HALF_A_MINUTE)?;
     if end.as_ref().is_some_and(|end| end.code == Some(2) && end.err.contains("render_pdf")) {
-        return Ok(Verdict::Skipped("this build renders no PDF".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Build, "this build renders no PDF".to_owned()));
     }
     ensure!(fs::metadata(world.path("root/w/table.md"))?.len() > 700_000, "there is no large table");
     let ended = end.as_ref().is_some_and(|end| end.code == Some(0));

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::python::{PYTHON, WORKSPACE, call, is_untouched, job, server, victim, world};
 use crate::scenario::world::{End, Stage};
-use crate::scenario::{Mark, Scenario, Verdict};
+use crate::scenario::{Lack, Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
     Scenario {
@@ -155,7 +155,7 @@ fn put(file: &Path, there: &Path) -> anyhow::Result<()> {
 /// The launcher's own file changes, or another one (`part`) that it has run first.
 fn launcher_changed(stage: &Stage, part: Option<&str>) -> anyhow::Result<Verdict> {
     if !Command::new("make").arg("--version").output().is_ok_and(|made| made.status.success()) {
-        return Ok(Verdict::Skipped("there is no make".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Machine, "there is no make".to_owned()));
     }
     let world = world(stage)?;
     let started = world.path("started");

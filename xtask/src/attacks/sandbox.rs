@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::python::{PYTHON, job, left, starts, world};
 use crate::scenario::world::{End, Outside, Stage};
-use crate::scenario::{Mark, Scenario, Verdict};
+use crate::scenario::{Lack, Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
     Scenario {
@@ -132,7 +132,7 @@ fn judged(what: &str, last: &str, end: &End) -> Verdict {
 
 fn refused(stage: &Stage, python: &str, what: &str) -> anyhow::Result<Verdict> {
     if python != VSOCK && !cfg!(target_arch = "x86_64") {
-        return Ok(Verdict::Skipped("its numbers are those of x86-64".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Machine, "its numbers are those of x86-64".to_owned()));
     }
     let world = world(stage)?;
     let (last, end) = inside(&world, None, python, &[])?;
@@ -160,12 +160,12 @@ const READ_KEY: &str = "import ctypes\nl=ctypes.CDLL(None,use_errno=True)\n\
 
 fn keyring(stage: &Stage) -> anyhow::Result<Verdict> {
     if !cfg!(target_arch = "x86_64") {
-        return Ok(Verdict::Skipped("its numbers are those of x86-64".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Machine, "its numbers are those of x86-64".to_owned()));
     }
     let can =
         Command::new(PYTHON).args(["-c", ADD_KEY, "/bin/true"]).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     if !can.success() {
-        return Ok(Verdict::Skipped("this kernel has no keyrings".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Machine, "this kernel has no keyrings".to_owned()));
     }
     let world = world(stage)?;
     let (last, end) = inside(&world, Some(&[PYTHON, "-c", ADD_KEY]), READ_KEY, &[])?;
@@ -201,8 +201,11 @@ fn only_roots(stage: &Stage) -> anyhow::Result<Verdict> {
     let find = ["/etc", "-mindepth", "2", "-type", "f", "!", "-perm", "-o=r", "-size", "+0"];
     let found = Command::new("find").args(find).output()?.stdout;
     let found = String::from_utf8_lossy(&found).into_owned();
-    let Some(file) = found.lines().next().filter(|_| rustix::process::geteuid().is_root()) else {
-        return Ok(Verdict::Skipped("there is no such file, or this is not root".to_owned()));
+    if !rustix::process::geteuid().is_root() {
+        return Ok(Verdict::Skipped(Lack::Root, "what only root reads is no question to others".to_owned()));
+    }
+    let Some(file) = found.lines().next() else {
+        return Ok(Verdict::Skipped(Lack::Machine, "there is no such file below /etc".to_owned()));
     };
     ensure!(!fs::read(file)?.is_empty(), "{file} is empty");
     let world = world(stage)?;
@@ -237,7 +240,7 @@ fn others_modes(stage: &Stage, above: Option<&[&str]>) -> anyhow::Result<Verdict
 
 fn own_modes(stage: &Stage) -> anyhow::Result<Verdict> {
     if !cfg!(target_arch = "x86_64") {
-        return Ok(Verdict::Skipped("programs are traced on x86-64 only".to_owned()));
+        return Ok(Verdict::Skipped(Lack::Machine, "programs are traced on x86-64 only".to_owned()));
     }
     let world = world(stage)?;
     let python = "import os,subprocess,sys\n\

@@ -11,7 +11,7 @@ use ua_testkit::{Fault, FaultKind, ModelServer, ModelServerConfig};
 
 use crate::scenario::server::{Step, Then};
 use crate::scenario::world::{Outside, Stage};
-use crate::scenario::{Mark, Scenario, Verdict};
+use crate::scenario::{Lack, Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -114,7 +114,10 @@ fn charged(stage: &Stage, cut: &[u64]) -> anyhow::Result<Verdict> {
 
 fn interrupted(stage: &Stage) -> anyhow::Result<Verdict> {
     if !Path::new(CONNECTIONS).exists() {
-        return Ok(Verdict::Skipped(format!("there is no {CONNECTIONS}, so nobody can tell what was read")));
+        return Ok(Verdict::Skipped(
+            Lack::Machine,
+            format!("there is no {CONNECTIONS}, so nobody can tell what was read"),
+        ));
     }
     let provider = Provider::start(vec![Fault::at(1, FaultKind::HangAfter { events: EVENTS })])?;
     let world = provider.world(stage, &json!({}))?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::scenario::server::{Step, Then};
 use crate::scenario::terminal::Terminal;
 use crate::scenario::world::{Outside, Stage};
-use crate::scenario::{Mark, Scenario, Verdict};
+use crate::scenario::{Lack, Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -66,6 +66,7 @@ fn locked_while_answered(stage: &Stage) -> anyhow::Result<Verdict> {
     world.until_call(&mut live, "post", 1)?;
     let Some(lock) = Lock::take(&world.path("root/runtime_state.db"))? else {
         return Ok(Verdict::Skipped(
+            Lack::Promised,
             "neither sqlite3 nor python3 is installed, so nobody can lock the database".to_owned(),
         ));
     };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::scenario::server::{Step, Then};
 use crate::scenario::world::{End, Outside, Stage};
-use crate::scenario::{Mark, Scenario, Verdict};
+use crate::scenario::{Lack, Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -148,7 +148,10 @@ const MOST_SYNCS: u32 = 40;
 fn aborted_and_killed(stage: &Stage) -> anyhow::Result<Verdict> {
     let traced = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
     if !traced.is_ok_and(|status| status.success()) {
-        return Ok(Verdict::Skipped("strace is not installed, or tracing is not allowed here".to_owned()));
+        return Ok(Verdict::Skipped(
+            Lack::Promised,
+            "strace is not installed, or tracing is not allowed here".to_owned(),
+        ));
     }
     let world = Outside::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
     world.tools(&["post"], &[])?;

@@ -114,7 +114,7 @@ async fn ask(
     args: &ProbeArgs,
 ) -> Result<Asked, HostError> {
     let env = host.env();
-    let launch = Launch::of_run(store, run).await?;
+    let launch = Launch::of_run(host, store, run).await?;
     let classifier = launch.classifier_with(host.settings(), &args.policy)?;
     let rules = Rules::of(&run.spec).map_err(HostError::usage)?;
     let attempts =

@@ -151,6 +151,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
                 concurrency: concurrency_key,
                 fair_key,
                 configured: None,
+                seal: None,
                 changed: None,
             };
             let job = job.configured_here(host, &people, &launch.options()).await?;

@@ -41,7 +41,7 @@ pub(super) async fn fits(
         return Err(HostError::storage(format!("its workspace is missing: {}", workspace.shown()))
             .hint(host.home().find_workspace_again(&run.run_id, workspace)));
     }
-    let launch = Launch::of_run(store, run).await?;
+    let launch = Launch::of_run(host, store, run).await?;
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     launch.check(host, &run.spec)?;
     if run.current_step_id.is_none() && run.task_call_id.is_none() {

@@ -284,6 +284,7 @@ mod tests {
             concurrency: None,
             fair_key: None,
             configured: None,
+            seal: None,
             changed: None,
         };
         let schedule = ua_store::ScheduleRecord {

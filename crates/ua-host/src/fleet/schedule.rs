@@ -17,7 +17,7 @@ use super::submit::{Submission, Submitted, submit};
 use crate::error::HostError;
 use crate::host::Host;
 use crate::job::{self, JobRequest};
-use crate::launch::{Configured, LaunchOptions};
+use crate::launch::{Configured, LaunchOptions, Vouched};
 use crate::people::People;
 use crate::selectors;
 
@@ -40,6 +40,9 @@ pub struct ScheduledJob {
     /// How it is started; one of an older version has it from the worker that is first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured: Option<Configured>,
+    /// Says that this user's `ua` wrote how it is started, and not somebody who wrote to the database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
     /// Who added, paused or resumed the schedule last; one of an older version does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<ScheduleChanged>,
@@ -92,7 +95,9 @@ impl ScheduledJob {
             ));
         }
         let configured = Configured::now(host.settings(), &prepared.spec, options)?;
-        Ok(Self { configured: Some(configured), ..self })
+        let job = Self { configured: Some(configured), ..self };
+        let seal = Vouched::of(host).seal_of_schedule(&serde_json::to_value(&job).unwrap_or_default());
+        Ok(Self { seal, ..job })
     }
 
     /// As it is submitted for an instant, under its key.
@@ -139,19 +144,26 @@ pub async fn submit_for(
     schedule: &ScheduleRecord,
     instant: Timestamp,
 ) -> Result<Submitted, HostError> {
-    let job: ScheduledJob = serde_json::from_value(schedule.job.clone())
+    submit(host, people, &stored(host, schedule).await?.submission(&schedule.name, instant)).await
+}
+
+/// What a schedule submits, as it is stored: how its job is started counts for found where nobody but the database says it.
+async fn stored(host: &Host, schedule: &ScheduleRecord) -> Result<ScheduledJob, HostError> {
+    let mut job: ScheduledJob = serde_json::from_value(schedule.job.clone())
         .map_err(|e| HostError::storage(format!("cannot read the schedule {}: {e}", schedule.name)))?;
-    submit(host, people, &job.submission(&schedule.name, instant)).await
+    let is_known = Vouched::of(host).knows_schedule(&schedule.job).await;
+    if let Some(configured) = job.configured.as_mut().filter(|_| !is_known) {
+        configured.is_unsaid = true;
+    }
+    Ok(job)
 }
 
 /// Why an instant of a schedule could not be submitted from here now, if that can be known without storing anything: the file is gone, the job is
 /// wrong, a setting cannot be used.
 pub async fn why_not(host: &Host, people: &dyn People, schedule: &ScheduleRecord) -> Option<HostError> {
-    let job: ScheduledJob = match serde_json::from_value(schedule.job.clone()) {
+    let job = match stored(host, schedule).await {
         Ok(job) => job,
-        Err(error) => {
-            return Some(HostError::storage(format!("cannot read the schedule {}: {error}", schedule.name)));
-        }
+        Err(error) => return Some(error),
     };
     job::prepare(host, people, &job.submission(&schedule.name, schedule.next_at).job).await.err()
 }

@@ -79,6 +79,8 @@ impl Home {
         if expected && holds_nothing(&self.database) && self.has_another_database() {
             return Err(self.gone());
         }
+        // Before the folder counts as this user's own because of this very command.
+        let was_own = self.is_noted();
         self.make()?;
         // One that is made now is not the one that was noted here before: what it will be is noted first. Where one was expected none is made, and what
         // was noted stays: what comes in its place later is not this user's own.
@@ -97,7 +99,8 @@ impl Home {
             let failure = self.cannot_open(&error);
             if expected && holds_nothing(&self.database) { failure.hint(self.put_it_back()) } else { failure }
         })?;
-        self.note_database(store.db_uuid());
+        self.note_launches(store.db_uuid(), was_own);
+        self.keep_identity(store.db_uuid());
         self.note_other_database();
         Ok(Database::file(store, &self.known))
     }
@@ -109,6 +112,11 @@ impl Home {
 
     /// Notes that the database is this user's own. Where nothing can be noted, the root itself is unknown to the next command.
     pub fn note_database(&self, identity: &str) {
+        self.note_launches(identity, false);
+        self.keep_identity(identity);
+    }
+
+    fn keep_identity(&self, identity: &str) {
         if let Err(error) = self.roots.note_database(&self.database, identity) {
             tracing::debug!(%error, "the database could not be noted as this user's own");
         }
@@ -295,7 +303,7 @@ impl Home {
         if is_somebody_elses && adopted.is_ok() {
             let revoke = PrintedCommand::of("ua trust").option("--revoke", &self.root).in_code();
             tracing::warn!(
-                "{} is trusted from now on, because you named it; {revoke} takes that back",
+                "{} is trusted from now on, because you named it; {revoke} takes that back. Which programs its runs start is still asked about",
                 self.root.shown()
             );
         }
@@ -379,7 +387,10 @@ impl Home {
     /// How a person says that a root is theirs.
     pub(super) fn how_to_trust(&self) -> String {
         let trust = PrintedCommand::of("ua trust").word(&self.root).in_code();
-        format!("say so with {trust} or --trust-root, or name it with --root {}", ua_core::shell_word(&self.root))
+        let root = ua_core::shell_word(&self.root);
+        format!(
+            "say so with {trust}, or name it with --root {root} (which programs its runs start is asked about either way)"
+        )
     }
 
     /// What somebody is told who begins a run in a root that the next command will not know, since nothing can be noted.

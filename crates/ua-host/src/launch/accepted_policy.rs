@@ -9,14 +9,14 @@ use serde_json::json;
 use ua_core::Component;
 use ua_store::{NewOverride, OverrideKind, OverrideRecord, RunRecord, RunStore as _};
 
-use super::Launch;
+use super::{Launch, Vouched};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::settings::Settings;
 
 /// Where the version stands in what is stored. What is stored when a run is driven has a fingerprint instead.
-const VERSION: &str = "policy_version";
+pub(super) const VERSION: &str = "policy_version";
 
 impl Launch {
     /// Accepts the rules of a stored run as they are now, for whoever drives it next.
@@ -24,13 +24,17 @@ impl Launch {
     /// # Errors
     /// The rules cannot be read, or the database not written.
     pub async fn accept_policy_of(host: &Host, store: &Database, run: &RunRecord) -> Result<(), HostError> {
-        let launch = Self::of_run(store, run).await?;
+        let launch = Self::of_run(host, store, run).await?;
         let version = launch.classifier(host.settings())?.version().to_hex();
         let accepted = NewOverride {
             run_id: run.run_id.clone(),
             kind: OverrideKind::Pin,
             component: Component::Policy.as_str().to_owned(),
-            value: json!({VERSION: version, "differences": ["as it was then, for whoever drives the run next"]}),
+            value: Vouched::of(host).seal_accepted(
+                &run.run_id,
+                Component::Policy,
+                json!({VERSION: version, "differences": ["as it was then, for whoever drives the run next"]}),
+            ),
             made_by: host.settings().user(),
             at: host.env().now(),
         };

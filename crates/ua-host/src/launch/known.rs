@@ -3,7 +3,8 @@
 //! Naming a file trusts what it says then, and not whatever a checkout makes of it until the run is resumed. So its servers and their
 //! program files are kept with the run, as digests, and whoever is to start one of them compares first: what changed is started only after
 //! a person accepted it or named the file again. What no digest is stored of is not known, and asked about like what changed: nothing tells a run
-//! of an older version from one whose digests somebody took away. One with a file that was found needs none (`trust`).
+//! of an older version from one whose digests somebody took away. One with a file that was found needs none (`trust`). The digests count by the
+//! seal of what they are stored with ([`super::vouched`]).
 //! Proved by: this file's tests.
 
 use std::collections::BTreeMap;
@@ -11,11 +12,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::{Component, RunSpec, ShowPath as _};
+use ua_core::{Component, RunId, RunSpec, ShowPath as _};
 use ua_mcp::Reach;
 use ua_store::{NewOverride, OverrideKind, OverrideRecord, RunRecord, RunStore};
 
-use super::Launch;
+use super::{Launch, Vouched};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::host::Host;
@@ -69,13 +70,18 @@ impl Launch {
     ///
     /// # Errors
     /// What is stored cannot be read.
-    pub async fn of_run(store: &(impl RunStore + ?Sized), run: &RunRecord) -> Result<Self, HostError> {
+    pub async fn of_run(host: &Host, store: &(impl RunStore + ?Sized), run: &RunRecord) -> Result<Self, HostError> {
         let mut launch = Self::from_stored(&run.launch)?;
         launch.run = Some(run.run_id.clone());
         let changes = store.overrides(&run.run_id).await;
         let changes = changes.map_err(|e| HostError::store("read what was accepted", &e))?;
+        let vouched = Vouched::of(host);
+        let changes = vouched.known(changes).await;
         launch.take_accepted(&changes);
         launch.take_accepted_policy(&changes);
+        if !vouched.knows_run(run).await {
+            launch.take_as_found(host.settings());
+        }
         Ok(launch)
     }
 
@@ -128,13 +134,20 @@ impl Launch {
         Ok(())
     }
 
+    /// Says in this user's name what was accepted of the servers of a run.
+    pub(crate) fn seal_accepted(&mut self, host: &Host, run: &RunId) {
+        let seal = |accepted| Vouched::of(host).seal_accepted(run, Component::Servers, accepted);
+        self.accepted_servers = self.accepted_servers.take().map(seal);
+    }
+
     /// Accepts the servers of a stored run as they are now, for whoever drives it next; what changed, a sentence each.
     ///
     /// # Errors
     /// The file cannot be used, or the database not written.
     pub async fn accept_servers_of(host: &Host, store: &Database, run: &RunRecord) -> Result<Vec<String>, HostError> {
-        let mut launch = Self::of_run(store, run).await?;
+        let mut launch = Self::of_run(host, store, run).await?;
         launch.accept_servers(host.settings(), &run.spec)?;
+        launch.seal_accepted(host, &run.run_id);
         let Some(value) = launch.accepted_servers else { return Ok(Vec::new()) };
         let differences = value["differences"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let differences = differences.map(str::to_owned).collect();
@@ -191,7 +204,7 @@ impl Launch {
 
     /// Where relative paths of servers are meant.
     pub(super) fn start_folder(&self) -> &Path {
-        self.folder.as_deref().unwrap_or(Path::new("."))
+        self.folder_of_servers().unwrap_or(Path::new("."))
     }
 }
 

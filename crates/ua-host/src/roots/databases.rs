@@ -82,7 +82,7 @@ impl Roots {
 }
 
 /// Its file among the notes.
-fn name_of(database: &Path) -> String {
+pub(super) fn name_of(database: &Path) -> String {
     let path = crate::paths::resolved(database);
     KeyBuilder::new("ua.database.v1").field("path", &path.to_string_lossy()).finish().as_str().to_owned()
 }

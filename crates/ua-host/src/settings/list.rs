@@ -161,6 +161,14 @@ pub const SETTINGS: &[Setting] = &[
         "Tools that only look, whatever their names say: names or globs, separated by commas",
     ),
     setting(
+        "ask_on_tainted_effect",
+        "UA_ASK_ON_TAINTED_EFFECT",
+        ValueKind::Flag,
+        Some("false"),
+        Some("it could take a question away that you want to be asked"),
+        "Ask about effects of a tainted run whatever its job says",
+    ),
+    setting(
         "server_packs",
         "UA_SERVER_PACKS",
         ValueKind::Text,

@@ -3,20 +3,25 @@
 //! A run says which programs are started for it, so its folder is trusted after a person saw what is there, and only where there are runs at
 //! all. What is kept is the mark of the folder (`roots`); it can be listed and taken back like the word about a server.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use ua_core::{PrintedCommand, ShowPath as _, Timestamp};
-use ua_store::{RunQuery, Store as _};
+use ua_core::{PrintedCommand, RunId, ShowPath as _, Timestamp};
+use ua_mcp::Reach;
+use ua_store::{FleetStore as _, RunQuery, Store as _};
 use ua_store_sqlite::SqliteStore;
 
-use super::{PROJECT_FILE, canonical};
+use super::{ConfigFile, PROJECT_FILE, canonical};
 use crate::error::{HostError, chain};
+use crate::fleet::ScheduledJob;
 use crate::home::{DEFAULT_ROOT, is_written_by_runs, make_own, of_another_user, owner_of_database};
+use crate::launch::Launch;
+use crate::mcp_files::mcp_config;
 use crate::roots::{Belief, MARKER, Roots, state_folder};
 use crate::settings::Settings;
-use crate::text::line;
+use crate::text::{line, plain};
 
 /// The database of a folder of runs.
 const DATABASE: &str = "runtime_state.db";
@@ -24,6 +29,10 @@ const DATABASE: &str = "runtime_state.db";
 const SHOWN: usize = 3;
 /// Characters of what a run is for.
 const OBJECTIVE: usize = 60;
+/// Characters of a server's command line.
+const REACHED: usize = 100;
+/// Of so many runs it is looked at what they would start.
+const LOOKED_AT: usize = 500;
 
 /// A folder of runs, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +132,60 @@ async fn of_database(database: &Path) -> Vec<String> {
     );
     if runs.len() > SHOWN {
         lines.push(format!("           and {}", ua_core::counted(runs.len() - SHOWN, "older run")));
+    }
+    let open: Vec<&RunId> = runs.iter().filter(|run| !run.status.is_terminal()).map(|run| &run.run_id).collect();
+    lines.extend(starts(&store, &open).await);
+    lines
+}
+
+/// What runs that are not finished, and schedules, would start and reach, in lines: who trusts a folder has said nothing about these yet.
+async fn starts(store: &SqliteStore, open: &[&RunId]) -> Vec<String> {
+    let mut named = Vec::new();
+    for run in open.iter().take(LOOKED_AT) {
+        if let Ok(run) = store.run(run).await
+            && let Ok(launch) = Launch::from_stored(&run.launch)
+        {
+            named.push(launch.names());
+        }
+    }
+    let schedules = store.fleet_state(0).await.map(|fleet| fleet.schedules).unwrap_or_default();
+    let jobs = schedules.into_iter().filter_map(|schedule| serde_json::from_value::<ScheduledJob>(schedule.job).ok());
+    named.extend(jobs.filter_map(|job| Some(job.configured?.names())));
+    let (mut servers, mut policies) = (BTreeSet::new(), BTreeSet::new());
+    for names in &named {
+        servers.extend(&names.servers);
+        policies.extend(&names.policies);
+    }
+    let mut lines: Vec<String> = servers.iter().flat_map(|file| servers_of(file)).collect();
+    lines.extend(policies.iter().map(|file| format!("policy     {}", file.shown())));
+    if named.iter().any(|names| names.reaches_private) {
+        lines.push("reaches    loopback and private addresses".to_owned());
+    }
+    if open.len() > LOOKED_AT {
+        lines.push(format!("           not looked at: {}", ua_core::counted(open.len() - LOOKED_AT, "run")));
+    }
+    if !lines.is_empty() {
+        lines.push(
+            "           none of that is used before you say so: `ua resume` asks, and `ua trust FILE`".to_owned(),
+        );
+    }
+    lines
+}
+
+/// The servers that a file names by now, in lines.
+fn servers_of(file: &Path) -> Vec<String> {
+    let mut lines = vec![format!("servers of {}", file.shown())];
+    match mcp_config(Some(&ConfigFile::found(file))) {
+        Ok(config) => lines.extend(config.servers.iter().map(|(name, reach)| {
+            let reached = match reach {
+                Reach::Stdio { command, args, .. } => {
+                    [command].into_iter().chain(args).map(String::as_str).collect::<Vec<_>>().join(" ")
+                }
+                Reach::Http { url, .. } => url.clone(),
+            };
+            format!("           {}: {}", plain(name), line(&reached, REACHED))
+        })),
+        Err(_) => lines.push("           it cannot be read here".to_owned()),
     }
     lines
 }

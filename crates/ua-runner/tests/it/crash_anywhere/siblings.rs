@@ -1,8 +1,9 @@
-//! Two live siblings that ask for the very same e-mail: one is sent, nobody waits for the other, and whoever comes second gets its
-//! receipt, at once or with the next process.
+//! Two live siblings that ask for the very same e-mail: one is sent, and whoever comes second waits for its receipt, in the same process or
+//! in the next one.
 //!
-//! A twin that is being sent in the same tree is waited for. One that a death left in doubt is not: its branch parks with a question, and
-//! the question closes itself once the twin has its receipt.
+//! A twin that is being sent in the same tree is waited for, also when it is sent again under its key after a death. Only where the second one
+//! asks while its twin is in doubt and nobody is settling that does its branch park, with a question that closes itself once the twin has its
+//! receipt; nobody has to answer it.
 
 use ua_core::{CallStatus, RunStatus};
 use ua_store::{CallRecord, QuestionKind, RunStore as _};
