@@ -57,6 +57,11 @@ impl LiveCall {
     pub(crate) fn of(call: &CallRecord, names: &ShortNames) -> Self {
         Self { name: line(names.of(&call.name), 40), is_task: call.name.is_task(), does: Does::Work }
     }
+
+    /// The same as one of this sub-agent.
+    pub(crate) fn below(self, who: &str) -> Self {
+        Self { name: format!("{who} ▸ {}", self.name), ..self }
+    }
 }
 
 /// What a tool asked in the middle of a call: it does nothing until somebody has answered.
@@ -71,6 +76,11 @@ impl Asking {
     /// What the tool of this call asks.
     pub(crate) fn of(question: &QuestionRecord, call: Option<&LiveCall>) -> Self {
         Self { name: call.map(|call| call.name.clone()), question: question.question_id.clone() }
+    }
+
+    /// The same as of a tool of this sub-agent.
+    pub(crate) fn below(self, who: &str) -> Self {
+        Self { name: self.name.map(|name| format!("{who} ▸ {name}")), ..self }
     }
 }
 

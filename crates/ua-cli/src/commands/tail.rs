@@ -90,6 +90,7 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
         if let Some(live) = &live {
             let mut standing = tree.top().standing(&look.records);
             standing.calls.extend(look.calls_below);
+            standing.asking.extend(look.asking_below);
             live.stands(&standing);
         }
         records = look.records;

@@ -8,6 +8,7 @@ use ua_store::{RunRecord, RunRecords, RunStore as _, Store, Walk};
 use super::{Tail, blank, is_open};
 use crate::commands::summary::headline;
 use crate::error::HostError;
+use crate::live::{Asking, LiveCall};
 use crate::output::line;
 use crate::view::TailEvent;
 
@@ -46,7 +47,9 @@ pub(super) struct Look {
     /// What was read of the run at the top.
     pub(super) records: RunRecords,
     /// Calls of sub-agents that are under way, by id.
-    pub(super) calls_below: Vec<(String, String)>,
+    pub(super) calls_below: Vec<(String, LiveCall)>,
+    /// What their tools ask, by the call's id.
+    pub(super) asking_below: Vec<(String, Asking)>,
 }
 
 impl Tree {
@@ -71,7 +74,7 @@ impl Tree {
             let shown = records.requests.iter().filter(|request| request.turn >= from);
             self.since = shown.map(|request| request.reserved_at).min().or(Some(records.run.updated_at));
         }
-        let mut calls_below = Vec::new();
+        let (mut calls_below, mut asking_below) = (Vec::new(), Vec::new());
         // Members that are found on the way are looked at in the same look.
         let mut at = 0;
         while self.with_tasks && at < self.members.len() {
@@ -80,16 +83,15 @@ impl Tree {
             // One that has ended, and was shown to have, brings nothing more; a parent that goes on may go on with it.
             if at < self.members.len() && self.may_have_moved(store, at).await? {
                 let (more, records) = self.take(store, at).await?;
-                let running = records.calls.iter().filter(|call| call.status == ua_core::CallStatus::Running);
-                let name = self.members[at].name.clone().unwrap_or_default();
-                calls_below.extend(
-                    running.map(|call| (call.call_id.to_string(), format!("{name} ▸ {}", line(&call.name.tool, 40)))),
-                );
+                let who = self.members[at].name.clone().unwrap_or_default();
+                let standing = self.members[at].tail.standing(&records);
+                calls_below.extend(standing.calls.into_iter().map(|(id, call)| (id, call.below(&who))));
+                asking_below.extend(standing.asking.into_iter().map(|(id, asking)| (id, asking.below(&who))));
                 told.extend(more);
             }
         }
         told.sort_by_key(|told| told.event.at);
-        Ok(Look { told, records, calls_below })
+        Ok(Look { told, records, calls_below, asking_below })
     }
 
     /// Whether a member may have something new; what it did last before it ended is still to be shown.
