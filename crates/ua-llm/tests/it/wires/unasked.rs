@@ -277,7 +277,7 @@ async fn a_word_that_no_tool_has_leaves_the_tool_to_whoever_offers_it() {
     let words =
         "Invalid schema for function 'mcp__ua__read_file': schema contains unsupported keyword 'patternProperties'";
     for wire in WIRES {
-        let refuse = |_: &Value| Some(("400 Bad Request", json!({"error": {"message": words}}).to_string()));
+        let refuse = move |_: &Value| Some(("400 Bad Request", json!({"error": {"message": words}}).to_string()));
         let (url, asked) = server(Box::new(refuse)).await;
         let error = provider(wire, &url, "key-of-a-test").complete(&whole("m"), &Watch::default()).await.unwrap_err();
         assert!(matches!(&error, LlmError::BadTool { tool, .. } if tool == "mcp__ua__read_file"), "{error:?}");
@@ -363,7 +363,7 @@ async fn what_the_job_asks_for_stays_and_what_had_begun_is_not_repeated() {
     // A limit is a number, and a shorter reply is another matter.
     let words =
         "max_tokens is too large: 4096. This model supports at most 1024 completion tokens, which is not supported.";
-    let refuse = |_: &Value| Some(("400 Bad Request", json!({"error": {"message": words}}).to_string()));
+    let refuse = move |_: &Value| Some(("400 Bad Request", json!({"error": {"message": words}}).to_string()));
     let (url, asked) = server(Box::new(refuse)).await;
     provider("openai-chat", &url, "key-of-a-test").complete(&whole("m"), &Watch::default()).await.unwrap_err();
     assert_eq!(asked.lock().unwrap().len(), 1);
