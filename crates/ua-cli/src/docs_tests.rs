@@ -139,7 +139,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 28] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
@@ -155,6 +155,7 @@ const KNOWN: [&str; 27] = [
     "less",
     "loginctl",
     "npm",
+    "ollama",
     "rm",
     "sleep",
     "source",

@@ -54,7 +54,7 @@ pub(crate) fn check_questions(settings: &Settings, spec: &RunSpec) -> Result<(),
         "the job of this run sends unasked what it has read (`escalation.ask_human_on_tainted_effect` is false), and {} says that you want to be asked",
         settings.said_as("UA_ASK_ON_TAINTED_EFFECT")
     ))
-    .hint("`ua fork` continues the run as one that asks; or set it to false for this command; nothing was started")
+    .hint("`ua fork` continues the run as one that asks; or set it to false for this command")
     .not_begun())
 }
 

@@ -296,7 +296,7 @@ impl Settings {
         let variable = setting.variable;
         let said = self.process.variables.get(variable).map(|value| crate::text::line(value, 60)).unwrap_or_default();
         let whole = self.of_environment(variable).unwrap_or_default();
-        let export = PrintedCommand::of("export").word(&format!("{variable}={whole}"));
+        let export = PrintedCommand::of("export").word(format!("{variable}={whole}"));
         HostError::usage(format!(
             "{variable} is `{said}`, a path that begins at the current folder: in a checkout it would be what the checkout brought"
         ))

@@ -141,6 +141,7 @@ impl PostgresServer {
     /// # Panics
     ///
     /// When it does not start.
+    #[must_use]
     pub fn standby(&self, name: &str) -> Self {
         let kept = Self::folder_of_its_own();
         let place = format!("host={} port={SERVER} user=ua application_name={name}", self.folder.display());

@@ -347,14 +347,13 @@ fn summary(found: &StatusShown) -> String {
     for run in to_resume.iter().take(ROWS) {
         let objective = field(&run.run.objective, 80);
         let status = plain(&run.run.shown_status);
-        let how = match &run.resumed_by {
-            Some(who) => format!("; {}", plain(who)),
-            None => {
-                let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]);
-                // Nobody is sent to a resume that is refused again.
-                let first = if run.needs_correction { ", once what stopped it is corrected" } else { "" };
-                format!("{first}: {}", plain(&command))
-            }
+        let how = if let Some(who) = &run.resumed_by {
+            format!("; {}", plain(who))
+        } else {
+            let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]);
+            // Nobody is sent to a resume that is refused again.
+            let first = if run.needs_correction { ", once what stopped it is corrected" } else { "" };
+            format!("{first}: {}", plain(&command))
         };
         out.push_str(&format!("\n{status}{how}\n  {objective}\n"));
         // What changed since a run was started is said line by line.
