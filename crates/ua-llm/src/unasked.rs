@@ -313,7 +313,9 @@ fn is_named(said: &str, name: &str, is_no_english: bool) -> bool {
             return false;
         }
         let is_quoted = last.is_some_and(|c| matches!(c, '\'' | '"' | '`')) && last == next;
-        let is_in_path = last == Some('.') || matches!(next, Some(':' | '['));
+        // What stands further on in the path is what is meant: `messages.1.content.0.tool_use.id` is about an id.
+        let leads_on = behind.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c| is_of_names(c) || c == '['));
+        let is_in_path = !leads_on && (last == Some('.') || matches!(next, Some(':' | '[')));
         let is_supplied = before.ends_with(": ") && next.is_none_or(|c| matches!(c, '.' | ',' | ' '));
         is_no_english || is_quoted || is_in_path || is_supplied
     })

@@ -595,7 +595,7 @@ mod tests {
                 r#"[{"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]"#,
                 "credentials",
             ),
-            (404, r#"{"error":{"code":404,"message":"No endpoints found that support tool use."}}"#, "model"),
+            (404, r#"{"error":{"code":404,"message":"No endpoints found that support tool use."}}"#, "request"),
             (400, r#"{"error":{"code":400,"message":"m is not a valid model ID"}}"#, "model"),
             (
                 403,

@@ -79,14 +79,17 @@ async fn thoughts_go_back_as_they_came_and_nothing_is_kept_unless_asked_for() {
     let sent = server.last_request().unwrap();
     assert_eq!((&sent["input"][1], &sent["store"]), (&thought, &json!(false)));
 
-    // The server looks: a changed thought is refused.
+    // The server looks: a changed thought is refused, and the request is made again without it.
     let mut changed = serde_json::from_str::<Message>(&stored).unwrap();
     if let Block::Opaque { value, .. } = &mut changed.blocks[0] {
         let text = value["encrypted_content"].as_str().unwrap().replace("first", "last");
         value["encrypted_content"] = json!(text);
     }
-    let refused = http.complete(&thinking(answered(changed)), &Silent).await.unwrap_err();
-    assert!(matches!(&refused, LlmError::InvalidRequest { status: Status::Http(400), .. }), "{refused}");
+    let requests = server.requests();
+    let reply = http.complete(&thinking(answered(changed)), &Silent).await.unwrap();
+    assert_eq!((reply.text().as_str(), server.requests()), ("It says soup of the day.", requests + 2));
+    let sent = server.last_request().unwrap();
+    assert!(sent["input"].as_array().unwrap().iter().all(|item| item["type"] != "reasoning"), "{sent}");
 }
 
 #[tokio::test]
