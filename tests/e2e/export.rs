@@ -326,7 +326,7 @@ fn a_recording_is_added_to_a_cassette_and_to_nothing_else() {
     let file = env.path("work").join(&job);
     let before = fs::read_to_string(&file).unwrap();
     let record = |file: &str| env.run(&["job", &job, "--new", "--record", file]);
-    record(&job).refused(2, &["cannot record into", "no recording"]);
+    record(&job).refused(2, &["cannot record into", "not a recording"]);
     // Nor does a link say where it is written, also one to a file that is not there.
     let (link, elsewhere) = (env.arg("link.jsonl"), env.path("elsewhere.jsonl"));
     std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
