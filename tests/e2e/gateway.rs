@@ -1145,8 +1145,8 @@ cd elsewhere
 "#,
     );
     let said = said.code(0).stdout;
-    assert!(said.contains("before: 1") && said.contains("after: 0"), "{said}");
+    assert!(said.contains("before: 0") && said.contains("after: 0"), "{said}");
     assert!(said.contains("jobs need one, the gateway does not") && !said.contains("your runs are in"), "{said}");
-    let after = said.split("before: 1").nth(1).unwrap_or_default();
+    let after = said.split("before: 0").nth(1).unwrap_or_default();
     assert!(!after.contains("price"), "prices are of models, and of that a word is enough: {said}");
 }

@@ -228,7 +228,8 @@ fn a_policy_file_that_is_named_twice_is_taken_once() {
     for other in [file.as_str(), "./policy.toml", "../work/policy.toml", "link.toml"] {
         let flags = ["--policy", &file, "--policy", other];
         env.run(&[&explained[..], &flags].concat()).code(0).shows(&["mine", "read_only"]);
-        let of_env = format!("{other}:{file}");
+        // In the environment a path is whole, however it is spelt.
+        let of_env = format!("{}:{file}", env.path("work").join(other).display());
         let both = env.start_with(("UA_POLICY", &of_env), &[&explained[..], &flags[..2]].concat()).wait();
         both.code(0).shows(&["mine", "read_only"]);
     }

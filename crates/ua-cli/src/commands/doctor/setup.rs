@@ -135,8 +135,8 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
         Some((variable, setting)) if is_to_come => findings.warn(
             "model",
             format!(
-                "no model is set up yet: there is no key for {provider}, which a job uses that names no other; a job that plays a script, as the one \
-                 of `ua init` does, runs without a key"
+                "no model is set up yet: there is no key for {provider}, which a job uses unless it names another provider; a job that plays a \
+                 script, like the one that `ua init` creates, runs without a key"
             ),
             format!(
                 "when you want a model to answer, set {variable}, or {setting} in the user's config.toml; for another provider, name it in UA_PROVIDER"
