@@ -21,6 +21,7 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-dispatch/src/enforce.rs", "chosen by the audience"),
         ("ua-evidence/src/evidence.rs", "chosen by the audience"),
         ("ua-evidence/src/unchecked.rs", "a page in the run's folder, which is for people"),
+        ("ua-llm/src/error.rs", "chosen by the audience"),
         ("ua-mcp/src/definitions.rs", "`mcp.lock` is of the command line alone"),
         ("ua-mcp/src/server.rs", "`mcp.lock` is of the command line alone"),
         ("ua-mcp/src/shim.rs", "what the helper says, which the library starts itself"),
@@ -223,6 +224,7 @@ fn the_command_line_calls_nothing_a_job_that_may_be_a_step() {
         ("ua-cli/src/commands/db.rs", 1, "beside the step"),
         ("ua-cli/src/commands/delete.rs", 2, "job keys, of which a step has none"),
         ("ua-host/src/error.rs", 1, "beside `settings.degraded_replay`, which a resume of a job is told of"),
+        ("ua-host/src/settings/list.rs", 1, "a field of a job file, which no step has"),
     ];
     let (mut files, mut counts) = (Vec::new(), Vec::new());
     for (file, code) in sources(&["ua-cli", "ua-host"]) {
