@@ -179,8 +179,10 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
 }
 
 /// The questions that can be answered instead of the one that was named, and how.
-fn open_ones(open: &[QuestionRecord]) -> String {
-    match open {
+fn open_ones(asked: &[QuestionRecord]) -> String {
+    // One that is answered is among those that a run waits for until it takes the answer.
+    let open: Vec<&QuestionRecord> = asked.iter().filter(|asked| asked.status == QuestionStatus::Open).collect();
+    match open.as_slice() {
         [] => "no question is open; `ua questions --answered` lists those that were answered".to_owned(),
         [only] => {
             let (id, takes) = (&only.question_id, ua_resume::answers::words(only));
