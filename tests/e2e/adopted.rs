@@ -71,6 +71,40 @@ fn s9_a_row_that_somebody_wrote_is_no_word_of_the_users() {
     assert_eq!(env.value("SELECT count(*) FROM tool_calls"), "2");
 }
 
+/// Where a run works is a row as well: it reads and writes in a workspace below its root, and nowhere else.
+#[test]
+fn s9_a_row_that_names_another_workspace_leads_no_run_out_of_its_root() {
+    let env = env();
+    reads(&env);
+    let own = env.value("SELECT workspace_dir FROM runs");
+    let (home, root) = (env.path("home/of_the_user"), env.root());
+    std::fs::create_dir_all(&home).unwrap();
+    env.write("home/of_the_user/thesis.txt", "years of work");
+    let listed = |folder: &std::path::Path| {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = listed(&home);
+    for folder in
+        [home.clone(), root.clone(), root.join("locks"), root.join("outbox"), root.join("../home/of_the_user")]
+    {
+        write(&env, &format!("UPDATE runs SET workspace_dir = '{}'", folder.display()));
+        let refused = ["not a workspace below a root of yours"];
+        env.run(&["resume", "r", "--max-turns", "+1"]).refused(2, &refused);
+        env.run(&["fork", "r"]).refused(2, &refused);
+        env.run(&["runs", "export", "r"]);
+        env.run(&["runs", "cancel", "r", "--yes"]).refused(2, &refused);
+        assert_eq!(listed(&home), before, "{}", folder.display());
+        for name in ["transcript.md", "logs", "run.log"] {
+            assert!(!root.join(name).exists() && !root.join("locks").join(name).exists(), "{name}");
+        }
+        assert_eq!(env.value("SELECT count(*) FROM tool_calls"), "1");
+    }
+    write(&env, &format!("UPDATE runs SET workspace_dir = '{own}'"));
+    env.run(&["resume", "r", "--max-turns", "+1"]).code(75);
+    assert_eq!(env.value("SELECT count(*) FROM tool_calls"), "2");
+}
+
 /// Who accepts says so in their name; the row alone says nothing.
 #[test]
 fn s9_servers_are_accepted_by_a_person_and_not_by_a_row() {

@@ -60,6 +60,8 @@ impl Fork {
         tree::refuse_task(store, parent, "forked", "ua fork").await?;
         let spec = changed_job(host.settings(), &request)?;
         input_files::refuse_other(&spec)?;
+        // Its files are looked at, and taken along.
+        host.home().place_of_run(parent)?;
         let before = Launch::of_run(host, store, parent).await?;
         let launch = Launch::for_fork(host.settings(), before.clone(), parent, &spec, request.launch)?;
         // Of the servers that the fork has, too: before anything of it is shown.

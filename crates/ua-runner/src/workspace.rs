@@ -38,6 +38,16 @@ impl WorkspaceError {
         move |source| Self { doing, path, source }
     }
 
+    /// That a folder is no workspace, for this reason.
+    pub fn of_another(path: &Path, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { doing: "open", path: path.to_path_buf(), source: io::Error::new(io::ErrorKind::PermissionDenied, why) }
+    }
+
+    /// That a folder cannot be opened, since one above it cannot.
+    pub fn unopened(path: &Path, source: io::Error) -> Self {
+        Self { doing: "open", path: path.to_path_buf(), source }
+    }
+
     /// Whether the disk, not the program, is the problem.
     pub fn io(&self) -> &io::Error {
         &self.source

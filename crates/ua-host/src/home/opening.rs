@@ -302,8 +302,13 @@ impl Home {
         let adopted = self.root_is_named.then(|| self.roots.adopt(&self.root)).transpose();
         if is_somebody_elses && adopted.is_ok() {
             let revoke = PrintedCommand::of("ua trust").option("--revoke", &self.root).in_code();
+            let programs = if self.believes_launches(self.launch_key().is_some()) {
+                "With this command it says which programs its runs start"
+            } else {
+                "Which programs its runs start is still asked about"
+            };
             tracing::warn!(
-                "{} is trusted from now on, because you named it; {revoke} takes that back. Which programs its runs start is still asked about",
+                "{} is trusted from now on, because you named it; {revoke} takes that back. {programs}",
                 self.root.shown()
             );
         }
@@ -388,6 +393,12 @@ impl Home {
     pub(super) fn how_to_trust(&self) -> String {
         let trust = PrintedCommand::of("ua trust").word(&self.root).in_code();
         let root = ua_core::shell_word(&self.root);
+        if self.launch_key().is_none() {
+            // With nowhere to keep a key, a name is all that a person can say.
+            return format!(
+                "look at it with {trust}, then name it with --root {root}: that believes it, and the programs that its runs start, since there is nowhere to note anything"
+            );
+        }
         format!(
             "say so with {trust}, or name it with --root {root} (which programs its runs start is asked about either way)"
         )
@@ -652,6 +663,8 @@ fn way_back(now: &Path, before: &Path) -> String {
     while let (Some(above), Some(above_before)) = (now.parent(), before.parent())
         && now.file_name() == before.file_name()
         && above != above_before
+        // Another folder has that name by now, or it was only this one that was moved.
+        && !above_before.exists()
         // The root of the file system is not moved.
         && above.parent().is_some()
         && above_before.parent().is_some()

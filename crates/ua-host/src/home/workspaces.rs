@@ -137,43 +137,40 @@ impl Home {
     ///
     /// # Errors
     /// A part of the way is a link or no folder, or nothing can be made there.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a folder in no root of this user was named whole by whoever stored the run"
-    )]
     pub fn make_workspace(&self, run: &RunRecord) -> Result<Workspace, HostError> {
+        let (root, below) = self.place_of_run(run)?;
+        let root = Folder::open(&root)
+            .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.shown())).of_the_machine())?;
+        settle_workspace(&root, &below, run)?;
+        Ok(Workspace::create_in(&root, below)?.with_commands(self.commands_from_anywhere()))
+    }
+
+    /// Where the workspace of a run is: in a root of this user's, under a name that a workspace may have. It is a row that says where, so whoever
+    /// writes rows could have a run read and write whatever this user can.
+    ///
+    /// # Errors
+    /// It is anywhere else.
+    pub(crate) fn place_of_run(&self, run: &RunRecord) -> Result<(PathBuf, PathBuf), HostError> {
         let folder = Path::new(&run.workspace_dir);
-        let made = match self.place_of(folder) {
-            Some((root, below)) => {
-                let root = Folder::open(&root)
-                    .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.shown())).of_the_machine())?;
-                settle_workspace(&root, &below, run)?;
-                Workspace::create_in(&root, below)
-            }
-            None => Workspace::create(folder),
-        };
-        Ok(made?.with_commands(self.commands_from_anywhere()))
+        self.place_of(folder).filter(|(_, below)| self.own_name(below).is_none()).ok_or_else(|| {
+            HostError::usage(format!(
+                "the workspace of run {} would be {}, which is not a workspace below a root of yours",
+                run.run_id,
+                folder.shown()
+            ))
+            .hint("a run reads and writes below the root that it was started in alone; `--root DIR` names that root, if it is yours")
+        })
     }
 
     /// Opens the folder of a run that is there; no part of the way to it from the root may be a link.
     ///
     /// # Errors
-    /// It is gone, or a part of the way is a link.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a folder in no root of this user was named whole by whoever stored the run"
-    )]
+    /// It is gone, or a part of the way is a link, or it is no workspace in a root of this user's.
     pub fn open_workspace(&self, run: &RunRecord) -> Result<Workspace, WorkspaceError> {
         let folder = Path::new(&run.workspace_dir);
-        let opened = match self.place_of(folder) {
-            // A root that cannot be opened has no folder in it that can be.
-            Some((root, below)) => match Folder::open(&root) {
-                Ok(root) => Workspace::open_in(&root, below),
-                Err(_) => Workspace::open(folder),
-            },
-            None => Workspace::open(folder),
-        };
-        Ok(opened?.with_commands(self.commands_from_anywhere()))
+        let (root, below) = self.place_of_run(run).map_err(|error| WorkspaceError::of_another(folder, error))?;
+        let root = Folder::open(&root).map_err(|error| WorkspaceError::unopened(folder, error))?;
+        Ok(Workspace::open_in(&root, below)?.with_commands(self.commands_from_anywhere()))
     }
 
     /// Where below the root the folder of a run is that was stored at `stored`, when the folder of all runs was moved since: by its name, which has

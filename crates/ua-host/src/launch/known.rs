@@ -8,7 +8,7 @@
 //! Proved by: this file's tests.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -81,6 +81,8 @@ impl Launch {
         launch.take_accepted_policy(&changes);
         if !vouched.knows_run(run).await {
             launch.take_as_found(host.settings());
+            // Programs of the run may read what lies beside its job.
+            launch.job_dir = PathBuf::from(&run.workspace_dir);
         }
         Ok(launch)
     }

@@ -30,7 +30,7 @@ const SEAL: &str = "seal";
 const ENDED: usize = 1000;
 
 /// What a refusal adds that is about a run of which nobody said how it is started.
-pub(super) const UNSAID: &str = "your own ua did not begin this run, or before its folder was yours, so what is stored of its start counts as found";
+pub(super) const UNSAID: &str = "your own ua did not begin this run, or before its folder was yours, or its key (`launches.key` in the state folder) is another one by now, so what is stored of its start counts as found";
 
 /// What a seal is about; one is never taken for another.
 #[derive(Debug, Clone, Copy)]
