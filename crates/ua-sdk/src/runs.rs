@@ -201,7 +201,7 @@ impl Runs {
         }
     }
 
-    /// Makes the schema of this version in a database on a PostgreSQL server, or brings an older one up to date; one that is there already stays as it is.
+    /// Makes the schema of this version in a database on a PostgreSQL server, or brings an older one up to date; an existing one of this version stays as it is.
     /// Once for a database, as a role that may make schemas; who only runs steps needs less: [`Runs::on_server`]. The program `ua` has it as
     /// `ua db migrate`.
     ///
@@ -788,7 +788,7 @@ impl Runs {
         self.end_if_asked(&run_id(id)?).await
     }
 
-    /// Why a run was not changed. One that has ended never can be, and whoever asks again while the same may succeed later would ask for ever.
+    /// Why a run was not changed. One that has ended never can be, and whoever asks again while the same may succeed later would ask forever.
     async fn not_changed(&self, id: &str, doing: &'static str, source: StoreError) -> Error {
         let has_ended = source.is_refusal() && self.get(id).await.is_ok_and(|run| run.status.is_terminal());
         if has_ended { Error::Refused(format!("cannot {doing}: {source}")) } else { Error::store(doing)(source) }

@@ -30,10 +30,10 @@ const KNOWN: [(&str, Unit); 11] = [
     ("mcp_settings.json", Unit::Seconds),
     (".roo/mcp.json", Unit::Seconds),
     (".kilocode/mcp.json", Unit::Seconds),
-    // Gemini CLI: docs/tools/mcp-server.md ("Request timeout in milliseconds"); Qwen Code comes from it.
+    // Gemini CLI: its page on MCP servers ("Request timeout in milliseconds"); Qwen Code comes from it.
     (".gemini/settings.json", Unit::Milliseconds),
     (".qwen/settings.json", Unit::Milliseconds),
-    // Amazon Q Developer CLI, by now Kiro: docs/agent-format.md ("Timeout for each MCP request in milliseconds").
+    // Amazon Q Developer CLI, by now Kiro: its page on the format of agents ("Timeout for each MCP request in milliseconds").
     (".amazonq/mcp.json", Unit::Milliseconds),
     (".aws/amazonq/mcp.json", Unit::Milliseconds),
     (".kiro/settings/mcp.json", Unit::Milliseconds),
