@@ -79,6 +79,7 @@ fn s9_a_row_that_names_another_workspace_leads_no_run_out_of_its_root() {
     let own = env.value("SELECT workspace_dir FROM runs");
     let (home, root) = (env.path("home/of_the_user"), env.root());
     std::fs::create_dir_all(&home).unwrap();
+    std::fs::create_dir_all(root.join("outbox")).unwrap();
     env.write("home/of_the_user/thesis.txt", "years of work");
     let listed = |folder: &std::path::Path| {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());

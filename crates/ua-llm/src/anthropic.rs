@@ -31,6 +31,7 @@ use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::models::ModelTable;
 use crate::provider::{LlmProvider, StreamObserver};
+use crate::refusal::{Heeding, Refusal};
 use crate::request::ModelRequest;
 use crate::thoughts::{BUDGET, Lessons, ThoughtsThere, begins_without_thoughts};
 use crate::tool_ids::{IdForm, IdsThere};
@@ -164,12 +165,13 @@ impl LlmProvider for AnthropicProvider {
         let answer = loop {
             let with_ids = self.ids.in_form(request);
             let (sent, thinking) = self.in_form(&with_ids);
-            let answer = self.ask(&sent, thinking, observer).await;
-            let learns = |error: &LlmError| {
-                self.ids.learns_from(error, &sent)
-                    || self.thoughts.learns_from(error, &sent, thinking.kind(), &mut lessons)
+            let heeding = Heeding::new(observer);
+            let answer = self.ask(&sent, thinking, &heeding).await;
+            let learns = |refused: Refusal<'_>| {
+                self.ids.learns_from(refused, &sent)
+                    || self.thoughts.learns_from(refused, &sent, thinking.kind(), &mut lessons)
             };
-            if !answer.as_ref().is_err_and(learns) {
+            if !heeding.refusal(&answer).is_some_and(learns) {
                 break answer;
             }
         };

@@ -36,6 +36,7 @@ use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::plain_http::PlainHttpHosts;
 use crate::provider::{LlmProvider, StreamObserver};
+use crate::refusal::{Heeding, Refusal};
 use crate::request::ModelRequest;
 use crate::thoughts::{Lessons, ThoughtsThere};
 use crate::tool_ids::{IdForm, IdsThere};
@@ -164,11 +165,12 @@ impl ChatProvider {
         loop {
             let with_ids = self.ids.in_form(request);
             let sent = self.thoughts.in_form(&with_ids);
-            let answer = self.send(&sent, roles, observer).await;
-            let learns = |error: &LlmError| {
-                self.ids.learns_from(error, &sent) || self.thoughts.learns_from(error, &sent, None, &mut lessons)
+            let heeding = Heeding::new(observer);
+            let answer = self.send(&sent, roles, &heeding).await;
+            let learns = |refused: Refusal<'_>| {
+                self.ids.learns_from(refused, &sent) || self.thoughts.learns_from(refused, &sent, None, &mut lessons)
             };
-            if !answer.as_ref().is_err_and(learns) {
+            if !heeding.refusal(&answer).is_some_and(learns) {
                 return answer;
             }
         }
@@ -203,13 +205,16 @@ impl LlmProvider for ChatProvider {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let roles = if self.is_strict.load(Ordering::Relaxed) { Roles::ModelAfterTools } else { Roles::Any };
-        let mut answer = self.ask(request, roles, observer).await;
-        // `Unexpected role 'user' after role 'tool'`, `roles must alternate`: what was refused was free.
-        let is_about_roles = |error: &LlmError| {
-            let words = matches!(error, LlmError::InvalidRequest { .. } | LlmError::Server { .. });
-            words && error.was_refused() && error.to_string().to_ascii_lowercase().contains("role")
+        let heeding = Heeding::new(observer);
+        let mut answer = self.ask(request, roles, &heeding).await;
+        // `Unexpected role 'user' after role 'tool'`, `roles must alternate`.
+        let is_about_roles = |refused: Refusal<'_>| {
+            let error = refused.error();
+            matches!(error, LlmError::InvalidRequest { .. } | LlmError::Server { .. })
+                && error.to_string().to_ascii_lowercase().contains("role")
         };
-        if roles == Roles::Any && answer.as_ref().is_err_and(is_about_roles) && wire::speaks_after_tools(request) {
+        let is_refused_so = roles == Roles::Any && heeding.refusal(&answer).is_some_and(is_about_roles);
+        if is_refused_so && wire::speaks_after_tools(request) {
             self.is_strict.store(true, Ordering::Relaxed);
             answer = self.ask(request, Roles::ModelAfterTools, observer).await;
         }

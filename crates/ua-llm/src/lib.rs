@@ -53,6 +53,7 @@ mod parts;
 mod plain_http;
 mod provider;
 mod redacting;
+mod refusal;
 mod request;
 mod schema;
 mod script;

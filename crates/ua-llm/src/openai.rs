@@ -28,6 +28,7 @@ use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::plain_http::PlainHttpHosts;
 use crate::provider::{LlmProvider, StreamObserver};
+use crate::refusal::{Heeding, Refusal};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 use crate::thoughts::{Lessons, ThoughtsThere};
@@ -136,11 +137,12 @@ impl OpenAiProvider {
         loop {
             let with_ids = self.ids.in_form(request);
             let sent = self.thoughts.in_form(&with_ids);
-            let answer = self.send(None, &sent, observer).await;
-            let learns = |error: &LlmError| {
-                self.ids.learns_from(error, &sent) || self.thoughts.learns_from(error, &sent, None, &mut lessons)
+            let heeding = Heeding::new(observer);
+            let answer = self.send(None, &sent, &heeding).await;
+            let learns = |refused: Refusal<'_>| {
+                self.ids.learns_from(refused, &sent) || self.thoughts.learns_from(refused, &sent, None, &mut lessons)
             };
-            if !answer.as_ref().is_err_and(learns) {
+            if !heeding.refusal(&answer).is_some_and(learns) {
                 return answer;
             }
         }

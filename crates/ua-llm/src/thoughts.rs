@@ -18,6 +18,7 @@ use ua_core::{Block, Message, Role, sha256};
 use crate::anthropic::wire::is_blank;
 use crate::chat::OF_CALLS;
 use crate::error::LlmError;
+use crate::refusal::Refusal;
 use crate::request::ModelRequest;
 use crate::{ANTHROPIC, OPENAI_CHAT};
 
@@ -153,11 +154,12 @@ impl ThoughtsThere {
     /// is forgotten.
     pub(crate) fn learns_from(
         &self,
-        error: &LlmError,
+        refused: Refusal<'_>,
         sent: &ModelRequest,
         kind: Option<&str>,
         lessons: &mut Lessons,
     ) -> bool {
+        let error = refused.error();
         if !may_be_of_thoughts(error) {
             return false;
         }
@@ -275,15 +277,14 @@ impl Known {
 
 /// Whether an error may be a refusal of what a history has, and not of who asks, of how often or of how much.
 fn may_be_of_thoughts(error: &LlmError) -> bool {
-    let is_one = matches!(
+    matches!(
         error,
         LlmError::InvalidRequest { .. }
             | LlmError::Server { .. }
             | LlmError::Hopeless { .. }
             | LlmError::NotFound { .. }
             | LlmError::NoEndpoint { .. }
-    );
-    is_one && error.was_refused()
+    )
 }
 
 /// Whether a refusal in small letters says that the model does not think in the way of this kind: `"thinking.type.enabled" is not supported for this

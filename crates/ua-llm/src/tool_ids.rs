@@ -13,6 +13,7 @@ use ua_core::{Block, Message, ModelTurn, sha256};
 
 use crate::error::LlmError;
 use crate::image::of_other_tool_use;
+use crate::refusal::Refusal;
 use crate::request::ModelRequest;
 
 /// How refusals speak of the form of an id, and not of one that has no result, or two.
@@ -109,10 +110,10 @@ impl IdsThere {
 
     /// Whether a request that went there as `sent`, and was refused for its ids, can be asked once more with others; what was refused was free.
     /// From then on they are the others.
-    pub(crate) fn learns_from(&self, error: &LlmError, sent: &ModelRequest) -> bool {
+    pub(crate) fn learns_from(&self, refused: Refusal<'_>, sent: &ModelRequest) -> bool {
+        let error = refused.error();
         let is_refusal =
-            matches!(error, LlmError::InvalidRequest { .. } | LlmError::TooLong { .. } | LlmError::Server { .. })
-                && error.was_refused();
+            matches!(error, LlmError::InvalidRequest { .. } | LlmError::TooLong { .. } | LlmError::Server { .. });
         // `messages.1.content.0.tool_use.id: String should match pattern`, `Invalid 'input[2].call_id': string too long`.
         let said = error.to_string().to_ascii_lowercase();
         let names_an_id = names_an_id(&said);

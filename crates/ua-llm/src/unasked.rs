@@ -10,24 +10,24 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use ua_core::{ModelTurn, Usage};
+use ua_core::ModelTurn;
 
 use crate::chat::wire::ERROR_MARK;
 use crate::error::LlmError;
 use crate::http::HttpClient;
 use crate::http::events::Assemble;
-use crate::provider::{Ending, StreamObserver};
+use crate::provider::StreamObserver;
+use crate::refusal::{Heeding, Refusal};
 use crate::schema::{spare_words_in, take_out};
 
 /// So often one request is made at most. A server that names one part after the other ends here.
 const MOST_TRIES: usize = 16;
 
 /// How refusals say that something is not known, or not taken, in small letters.
-const NOT_TAKEN: [&str; 26] = [
+const NOT_TAKEN: [&str; 27] = [
     "unsupported",
     "unrecognized",
     "unrecognised",
@@ -51,6 +51,7 @@ const NOT_TAKEN: [&str; 26] = [
     "deprecated",
     "forbidden",
     "invalid field",
+    "invalid parameter",
     "cannot find field",
     "unavailable",
     "verified to stream",
@@ -230,11 +231,9 @@ impl Form {
 
     /// The form of another request, after that which was `sent` in this one was refused; `None` where the refusal is of nothing that could go in
     /// another one.
-    fn after(&self, error: &LlmError, wire: Wire, sent: &str) -> Option<Self> {
-        let is_refusal =
-            matches!(error, LlmError::InvalidRequest { .. } | LlmError::BadTool { .. } | LlmError::Server { .. })
-                && error.was_refused();
-        if !is_refusal {
+    fn after(&self, refused: Refusal<'_>, wire: Wire, sent: &str) -> Option<Self> {
+        let error = refused.error();
+        if !matches!(error, LlmError::InvalidRequest { .. } | LlmError::BadTool { .. } | LlmError::Server { .. }) {
             return None;
         }
         let mut sent = serde_json::from_str::<Value>(sent).ok()?;
@@ -407,11 +406,10 @@ impl Unasked {
             self.forms.lock().unwrap_or_else(PoisonError::into_inner).get(model).cloned().unwrap_or_default();
         for _ in 1..MOST_TRIES {
             let sent = form.applied(body);
-            let heeding = Heeding { behind: observer, has_heard: AtomicBool::new(false) };
+            let heeding = Heeding::new(observer);
             let answer = Box::pin(http.complete(sent.to_string(), model, assembler(), &heeding)).await;
-            // What had begun to come may be billed: whoever asked is told what became of it.
-            let refused = answer.as_ref().err().filter(|_| !heeding.has_heard.load(Ordering::Relaxed));
-            let Some(other) = refused.and_then(|error| form.after(error, self.wire, &sent)) else { return answer };
+            let refused = heeding.refusal(&answer);
+            let Some(other) = refused.and_then(|refused| form.after(refused, self.wire, &sent)) else { return answer };
             tracing::info!(
                 model,
                 otherwise = ?other.otherwise,
@@ -430,43 +428,5 @@ impl Unasked {
         let known = forms.entry(model.to_owned()).or_default();
         known.otherwise.extend(&form.otherwise);
         known.without.extend(form.without.iter().cloned());
-    }
-}
-
-/// Sees whether anything of a reply came.
-struct Heeding<'o> {
-    behind: &'o dyn StreamObserver,
-    has_heard: AtomicBool,
-}
-
-impl StreamObserver for Heeding<'_> {
-    fn sent(&self) {
-        self.behind.sent();
-    }
-
-    fn session(&self, response_id: &str) {
-        self.behind.session(response_id);
-    }
-
-    fn text(&self, delta: &str) {
-        self.has_heard.store(true, Ordering::Relaxed);
-        self.behind.text(delta);
-    }
-
-    fn heard(&self, so_far: Usage) {
-        self.has_heard.store(true, Ordering::Relaxed);
-        self.behind.heard(so_far);
-    }
-
-    fn ended(&self, ending: &Ending) {
-        self.behind.ended(ending);
-    }
-
-    fn body(&self, body: &str) {
-        self.behind.body(body);
-    }
-
-    fn event(&self, data: &str) {
-        self.behind.event(data);
     }
 }

@@ -168,7 +168,13 @@ impl Home {
     /// It is gone, or a part of the way is a link, or it is no workspace in a root of this user's.
     pub fn open_workspace(&self, run: &RunRecord) -> Result<Workspace, WorkspaceError> {
         let folder = Path::new(&run.workspace_dir);
-        let (root, below) = self.place_of_run(run).map_err(|error| WorkspaceError::of_another(folder, error))?;
+        let (root, below) = self.place_of_run(run).map_err(|error| {
+            // In a database that came from elsewhere it is nowhere.
+            if crate::paths::is_missing(folder) {
+                return WorkspaceError::unopened(folder, io::ErrorKind::NotFound.into());
+            }
+            WorkspaceError::of_another(folder, error)
+        })?;
         let root = Folder::open(&root).map_err(|error| WorkspaceError::unopened(folder, error))?;
         Ok(Workspace::open_in(&root, below)?.with_commands(self.commands_from_anywhere()))
     }

@@ -288,8 +288,18 @@ fn status_of(kind: &str) -> Option<u16> {
         "ServiceUnavailableError" | "UNAVAILABLE" | "server_is_overloaded" | "slow_down" => 503,
         "timeout_error" | "DEADLINE_EXCEEDED" => 504,
         "overloaded_error" => 529,
+        _ if is_of_the_request(kind) => 400,
         _ => return None,
     })
+}
+
+/// Whether what an API calls an error is one of what it was asked: `unsupported_parameter`, `missing_required_parameter`, `string_above_max_length`.
+fn is_of_the_request(kind: &str) -> bool {
+    // `invalid_response` is of what stands behind a gateway.
+    let begins =
+        ["invalid_", "unsupported_", "missing_required_", "unknown_parameter"].iter().any(|of| kind.starts_with(of));
+    let bounds = ["_above_max_length", "_below_min_length", "_above_max_value", "_below_min_value"];
+    (begins && !kind.starts_with("invalid_response")) || bounds.iter().any(|of| kind.ends_with(of))
 }
 
 /// Sorts an error inside a stream, by the number or the name that its server has given it: what it means is what it would mean in front of one.
@@ -441,10 +451,16 @@ fn text_of(page: &str) -> String {
 /// A message with the parameter that it is about, where the error says that beside it alone. What was said so far is no parameter.
 fn with_parameter(message: &str, read: &Value) -> String {
     let named = [&read["error"]["param"], &read["param"]].into_iter().find_map(Value::as_str);
+    // A word like `stream` may stand there as English; in quotation marks, or of two parts, it is a name.
+    let is_said = |name: &str| {
+        let mut words = message.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.')));
+        let quoted = ['\'', '"', '`'].iter().any(|mark| message.contains(&format!("{mark}{name}{mark}")));
+        quoted || (name.contains(['_', '.']) && words.any(|word| word.trim_end_matches('.') == name))
+    };
     let is_one = |name: &&str| {
         name.starts_with(|c: char| c.is_ascii_lowercase())
             && !["messages", "input", "prompt", "model", "null", "none"].iter().any(|other| name.starts_with(other))
-            && !message.contains(name)
+            && !is_said(name)
     };
     named.filter(is_one).map_or_else(|| message.to_owned(), |name| format!("{message} (`{name}`)"))
 }

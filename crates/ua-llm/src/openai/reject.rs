@@ -141,5 +141,20 @@ mod tests {
         assert!(matches!(of("rate_limit_exceeded"), LlmError::RateLimited { .. }));
         assert!(matches!(of("server_error"), LlmError::Server { status: None, .. }));
         assert!(matches!(of("context_length_exceeded"), LlmError::TooLong { .. }));
+        for code in [
+            "invalid_encrypted_content",
+            "unsupported_parameter",
+            "invalid_value",
+            "invalid_function_parameters",
+            "missing_required_parameter",
+            "unknown_parameter",
+            "string_above_max_length",
+            "integer_below_min_value",
+        ] {
+            assert!(matches!(of(code), LlmError::InvalidRequest { .. }), "{code}: no wait helps");
+        }
+        for code in ["invalid_response_error", "vector_store_timeout", "something_new"] {
+            assert!(of(code).may_retry(), "{code}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use ua_core::{Block, Env, Message, Origin, Role, ToolUse};
 use ua_llm::{
@@ -344,6 +345,78 @@ async fn what_is_refused_for_another_reason_keeps_its_thoughts() {
                 assert!(refused.to_string().contains(words), "{refused}");
                 let bodies = asked.lock().unwrap().clone();
                 assert_eq!((bodies.len(), bodies[0].to_string().contains("OLD")), (times, true), "{wire} {words}");
+            }
+        }
+    }
+}
+
+/// The beginning of a reply in each wire's stream: what was counted, or a part of its text.
+fn begun(wire: &str, is_counted: bool) -> Vec<Value> {
+    match (wire, is_counted) {
+        (ANTHROPIC, counted) => {
+            let tokens = if counted { 50_000 } else { 1 };
+            let usage = json!({"input_tokens": tokens, "output_tokens": 1});
+            vec![
+                json!({"type": "message_start", "message": {"id": "m", "model": "m", "role": "assistant", "content": [], "usage": usage}}),
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+                json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "so"}}),
+            ]
+        }
+        (OPENAI, _) => vec![
+            json!({"type": "response.created", "response": {"id": "r", "model": "m", "status": "in_progress"}}),
+            json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "i", "content": []}}),
+            json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "so"}),
+        ],
+        (_, true) => vec![
+            json!({"id": "c", "model": "m", "choices": [], "usage": {"prompt_tokens": 40_000, "completion_tokens": 1}}),
+        ],
+        (_, false) => {
+            vec![
+                json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "so"}}]}),
+            ]
+        }
+    }
+}
+
+/// Kinds of refusals × wires × what had come: a request whose reply had begun may be billed, so it is told and not made again unseen.
+#[tokio::test]
+async fn what_had_begun_to_be_answered_is_not_asked_again_unseen() {
+    for wire in [ANTHROPIC, OPENAI, OPENAI_CHAT] {
+        for said in [
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "The encrypted content for item rs_1 could not be verified",
+            "property 'reasoning' is unsupported",
+            "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]{9}$'",
+            "stream_options: Extra inputs are not permitted",
+            "Unexpected role 'user' after role 'tool'",
+        ] {
+            for is_counted in [true, false] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let (address, asked) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(0)));
+                let kept = Arc::clone(&asked);
+                tokio::spawn(async move {
+                    while let Ok((mut socket, _)) = listener.accept().await {
+                        body_of(&mut socket).await;
+                        *kept.lock().unwrap() += 1;
+                        let error = json!({"type": "error", "error": {"type": "invalid_request_error", "code": "invalid_request_error", "message": said}});
+                        let events = begun(wire, is_counted).into_iter().chain([error]);
+                        let events: String = events
+                            .map(|event| {
+                                format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("message"))
+                            })
+                            .collect();
+                        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+                        socket.write_all(format!("{head}{events}").as_bytes()).await.unwrap();
+                    }
+                });
+                let provider = provider(wire, &format!("http://{address}/v1"), ModelExtras::default());
+                let with_thoughts = thoughts(wire, said).into_iter().next();
+                let watch = Watch::default();
+                let messages = history([turn("functions.t:0", with_thoughts)]);
+                let answer = provider.complete(&request(messages), &watch).await;
+                let shown = format!("{wire} {said} {is_counted}");
+                assert!(answer.is_err(), "{shown}");
+                assert_eq!((*asked.lock().unwrap(), watch.seen().sent), (1, 1), "{shown}");
             }
         }
     }
