@@ -683,7 +683,11 @@ mod tests {
             message_in(&json!({"error": {"message": "Not supported with include.", "param": param}}).to_string())
         };
         assert_eq!(about("text.format"), "Not supported with include. (`text.format`)");
-        for param in ["include", "messages[1].content", "model", "None", ""] {
+        // As an English word it names nothing; in quotation marks it does.
+        assert_eq!(about("include"), "Not supported with include. (`include`)");
+        let quoted = json!({"error": {"message": "'include' is not supported", "param": "include"}});
+        assert_eq!(message_in(&quoted.to_string()), "'include' is not supported");
+        for param in ["messages[1].content", "model", "None", ""] {
             assert_eq!(about(param), "Not supported with include.", "{param}");
         }
         assert_eq!(message_in(" <html>bad gateway</html> "), "an HTML page instead of a reason: bad gateway");
