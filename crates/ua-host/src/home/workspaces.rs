@@ -152,7 +152,9 @@ impl Home {
     /// It is anywhere else.
     pub(crate) fn place_of_run(&self, run: &RunRecord) -> Result<(PathBuf, PathBuf), HostError> {
         let folder = Path::new(&run.workspace_dir);
-        self.place_of(folder).filter(|(_, below)| self.own_name(below).is_none()).ok_or_else(|| {
+        let is_plain = |below: &Path| below.components().all(|part| matches!(part, Component::Normal(_)));
+        let is_workspace = |below: &Path| is_plain(below) && self.own_name(below).is_none();
+        self.place_of(folder).filter(|(_, below)| is_workspace(below)).ok_or_else(|| {
             HostError::usage(format!(
                 "the workspace of run {} would be {}, which is not a workspace below a root of yours",
                 run.run_id,
