@@ -116,7 +116,12 @@ async fn ended_now(host: &Host, store: &Database, run: &RunRecord) -> Result<boo
     if current.status.is_terminal() {
         return Ok(true); // its process ended it meanwhile
     }
-    let workspace = home.make_workspace(run)?;
+    let workspace = match home.make_workspace(run) {
+        Ok(workspace) => workspace,
+        // Its workspace is where it is driven.
+        Err(_) if store.elsewhere(&run.run_id).await?.is_some() => return Ok(false),
+        Err(error) => return Err(error),
+    };
     let (lease, _) = match store.acquire_run(&run.run_id, &owner, env.now()).await {
         Ok(taken) => taken,
         // Another machine drives it, and ends it.

@@ -512,6 +512,10 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     }
     ua_host::gateway::only_people(host, &found, &format!("session {} must be ended", found.run_id)).await?;
     ua_host::words::about_run(host, &looked, &found, "reason", reason).await?;
+    // What cannot be ended is not said to be.
+    if !ua_store::is_gateway(&found) && looked.elsewhere(&found.run_id).await?.is_none() {
+        home.place_of_run(&found)?;
+    }
     drop(looked);
     if !yes && crate::people::is_attended() && !crate::terminal::is_json() {
         let run = short(found.run_id.as_str());

@@ -137,7 +137,15 @@ impl Home {
     ///
     /// # Errors
     /// A part of the way is a link or no folder, or nothing can be made there.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the folder of a session of the gateway is where its client works, in no root; no such run is driven here"
+    )]
     pub fn make_workspace(&self, run: &RunRecord) -> Result<Workspace, HostError> {
+        if ua_store::is_gateway(run) {
+            let made = Workspace::create(Path::new(&run.workspace_dir))?;
+            return Ok(made.with_commands(self.commands_from_anywhere()));
+        }
         let (root, below) = self.place_of_run(run)?;
         let root = Folder::open(&root)
             .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.shown())).of_the_machine())?;
@@ -150,7 +158,7 @@ impl Home {
     ///
     /// # Errors
     /// It is anywhere else.
-    pub(crate) fn place_of_run(&self, run: &RunRecord) -> Result<(PathBuf, PathBuf), HostError> {
+    pub fn place_of_run(&self, run: &RunRecord) -> Result<(PathBuf, PathBuf), HostError> {
         let folder = Path::new(&run.workspace_dir);
         let is_plain = |below: &Path| below.components().all(|part| matches!(part, Component::Normal(_)));
         let is_workspace = |below: &Path| is_plain(below) && self.own_name(below).is_none();
