@@ -2,6 +2,7 @@
 //! asked once more in a form that the server takes, and what is asked after that goes in that form at once; what the model thinks then is sent back
 //! again, unless the server knows no thoughts at all.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use secrecy::SecretString;
@@ -400,13 +401,13 @@ async fn what_had_begun_to_be_answered_is_not_asked_again_unseen() {
                         *kept.lock().unwrap() += 1;
                         let error = json!({"type": "error", "error": {"type": "invalid_request_error", "code": "invalid_request_error", "message": said}});
                         let events = begun(wire, is_counted).into_iter().chain([error]);
-                        let events: String = events
-                            .map(|event| {
-                                format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("message"))
-                            })
-                            .collect();
+                        let mut text = String::new();
+                        for event in events {
+                            let name = event["type"].as_str().unwrap_or("message");
+                            write!(text, "event: {name}\ndata: {event}\n\n").unwrap();
+                        }
                         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-                        socket.write_all(format!("{head}{events}").as_bytes()).await.unwrap();
+                        socket.write_all(format!("{head}{text}").as_bytes()).await.unwrap();
                     }
                 });
                 let provider = provider(wire, &format!("http://{address}/v1"), ModelExtras::default());
