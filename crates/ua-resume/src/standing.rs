@@ -142,7 +142,7 @@ impl Standing {
         says_more.then(|| self.to_string())
     }
 
-    /// The same as a cell of a table has room for it. Where else a run is driven is said whole below the table ([`Self::to_string`]).
+    /// The same as a cell of a table has room for it. Where else a run is driven is said whole below the table.
     pub fn in_a_table(&self) -> String {
         match self {
             Self::Elsewhere(place) => format!("running elsewhere{}", place.beside()),
