@@ -1122,6 +1122,39 @@ fn as_a_word(path: &str) -> String {
     format!("'{}'", path.trim_end_matches('/').replace('\'', r"'\''"))
 }
 
+/// The folder that a client works in is its own: nothing is written there when a person ends its session, which no broker has any more.
+#[test]
+fn a_session_that_a_person_ends_leaves_nothing_in_the_folder_of_its_client() {
+    // A person has a terminal.
+    if std::process::Command::new("script").arg("--version").output().is_err() {
+        return ua_testkit::skipped("`script` is not installed, which gives a command a terminal");
+    }
+    let env = env();
+    let said = env.run_by_bash(
+        r#"
+export HOME="$PWD/../home" XDG_STATE_HOME=
+unset UA_ROOT
+mkdir -p "$HOME" project && cd project
+coproc G { "$1" gateway --name mail -- "$1" toolserver --workspace . --outbox ../outbox; }
+ask() { printf '%s\n' "$1" >&"${G[1]}"; read -r reply <&"${G[0]}"; }
+ask '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}'
+ask '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_email","arguments":{"to":["a@example.test"],"subject":"One","body":"x"}}}'
+eval "exec ${G[1]}>&-"
+wait "$G_PID"
+before=$(ls -A)
+"$1" gateway stop
+root="$HOME/.local/state/ua/gateway"
+run=$("$1" runs list --root "$root" --json | sed -n 's/.*"run_id": *"\([^"]*\)".*/\1/p' | head -1)
+script -qec "$1 runs cancel $run --yes --root $root" /dev/null
+echo "before: [$before] after: [$(ls -A)]"
+"#,
+    );
+    let told = said.code(0).stdout;
+    let (before, after) = told.split_once("before: [").and_then(|(_, rest)| rest.split_once("] after: [")).unwrap();
+    assert_eq!(after.trim_end().trim_end_matches(']'), before, "{told}");
+    assert!(told.contains("cancelled run"), "{told}");
+}
+
 /// An agent of somebody who runs no jobs has a model of its own, and the gateway's sessions are no jobs that were run elsewhere.
 #[test]
 fn whoever_uses_the_gateway_alone_is_told_nothing_about_jobs() {

@@ -116,7 +116,9 @@ async fn ended_now(host: &Host, store: &Database, run: &RunRecord) -> Result<boo
     if current.status.is_terminal() {
         return Ok(true); // its process ended it meanwhile
     }
-    let workspace = match home.make_workspace(run) {
+    let passing = if is_gateway(run) { Some(home.passing_workspace()?) } else { None };
+    let made = passing.as_ref().map_or_else(|| home.make_workspace(run), |(_, workspace)| Ok(workspace.clone()));
+    let workspace = match made {
         Ok(workspace) => workspace,
         // Its workspace is where it is driven.
         Err(_) if store.elsewhere(&run.run_id).await?.is_some() => return Ok(false),

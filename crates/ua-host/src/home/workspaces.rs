@@ -137,20 +137,26 @@ impl Home {
     ///
     /// # Errors
     /// A part of the way is a link or no folder, or nothing can be made there.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the folder of a session of the gateway is where its client works, in no root; no such run is driven here"
-    )]
     pub fn make_workspace(&self, run: &RunRecord) -> Result<Workspace, HostError> {
-        if ua_store::is_gateway(run) {
-            let made = Workspace::create(Path::new(&run.workspace_dir))?;
-            return Ok(made.with_commands(self.commands_from_anywhere()));
-        }
         let (root, below) = self.place_of_run(run)?;
         let root = Folder::open(&root)
             .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.shown())).of_the_machine())?;
         settle_workspace(&root, &below, run)?;
         Ok(Workspace::create_in(&root, below)?.with_commands(self.commands_from_anywhere()))
+    }
+
+    /// A folder for what is written when a session of the gateway is ended, which is gone with it: the one that its row names is where its client
+    /// works, and none of ours to write to.
+    ///
+    /// # Errors
+    /// None can be made.
+    pub fn passing_workspace(&self) -> Result<(tempfile::TempDir, Workspace), HostError> {
+        let folder =
+            tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a temporary folder: {e}")))?;
+        let root = Folder::open(folder.path())
+            .map_err(|e| HostError::storage(format!("cannot open {}: {e}", folder.path().shown())))?;
+        let workspace = Workspace::create_in(&root, "session")?.with_commands(self.commands_from_anywhere());
+        Ok((folder, workspace))
     }
 
     /// Where the workspace of a run is: in a root of this user's, under a name that a workspace may have. It is a row that says where, so whoever
