@@ -2,13 +2,13 @@
 //! the path and the fixtures lie in the current folder, one page after the other from top to bottom in a world of its own. Each block of
 //! these pages is either run or says why it is not.
 //!
-//! Marks behind the language of a block, which no reader sees:
+//! Marks behind the language of a block, which no reader sees (without `=`, which doc tests do not take in such a place):
 //!
 //! - `run`: the block is run; every command of it has to succeed
-//! - `exit=75`: its last command ends with this code
-//! - `after=FILE`: this job is run before it
-//! - `waits=FILE`: the same with a job that waits for somebody (exit code 75)
-//! - `not=REASON`: the block is not run, for one of [`REASONS`]
+//! - `exit:75`: its last command ends with this code
+//! - `after:FILE`: this job is run before it
+//! - `waits:FILE`: the same with a job that waits for somebody (exit code 75)
+//! - `not:REASON`: the block is not run, for one of [`REASONS`]
 //! - `output`, at a `text` block: each of its lines was printed by the block before it; `…` stands for anything, and a number or an id for
 //!   any other
 
@@ -78,9 +78,9 @@ fn is_run(block: &Block) -> bool {
     block.language() == "sh" && block.marks().any(|mark| mark == "run")
 }
 
-/// The value of a mark like `exit=75`.
+/// The value of a mark like `exit:75`.
 fn mark<'a>(block: &'a Block, name: &str) -> Option<&'a str> {
-    block.marks().find_map(|mark| mark.strip_prefix(name)?.strip_prefix('='))
+    block.marks().find_map(|mark| mark.strip_prefix(name)?.strip_prefix(':'))
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -361,7 +361,7 @@ fn every_page_with_a_marked_block_is_run_and_every_mark_is_one_that_is_known() {
     for page in pages() {
         for block in &page.blocks {
             for word in block.marks() {
-                let (name, value) = word.split_once('=').unwrap_or((word, ""));
+                let (name, value) = word.split_once(':').unwrap_or((word, ""));
                 let is_known = match (block.language(), name) {
                     ("sh", "run") | ("text", "output") => value.is_empty(),
                     ("sh", "exit" | "after" | "waits") => is_run(block),

@@ -46,7 +46,7 @@ impl Block {
         self.info.split([' ', ',']).next().unwrap_or_default()
     }
 
-    /// The words behind the language, for example `run` and `exit=75`.
+    /// The words behind the language, for example `run` and `exit:75`.
     pub fn marks(&self) -> impl Iterator<Item = &str> {
         self.info.split_whitespace().skip(1)
     }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_page_is_taken_apart_with_its_lines() {
         let text = "# The `ua` page\n\nSee [here](b.md#x) and `ua job`.\n\n| a | b |\n|---|---|\n| `x\\|y` and | z |\n\n\
-                    ```sh run exit=75\nua job\n```\n\n## Twice\n\n## Twice\n\n```json\n{}\n```\n";
+                    ```sh run exit:75\nua job\n```\n\n## Twice\n\n## Twice\n\n```json\n{}\n```\n";
         let page = Page::parse("docs/a.md", text);
         assert_eq!(page.anchors.iter().collect::<Vec<_>>(), ["the-ua-page", "twice", "twice-1"]);
         assert_eq!((page.links[0].text.as_str(), page.links[0].place.line), ("b.md#x", 3));
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(row.cells[0].code, ["x|y"]);
         let block = &page.blocks[0];
         assert_eq!((block.language(), block.place.line, block.text.as_str()), ("sh", 10, "ua job\n"));
-        assert_eq!(block.marks().collect::<Vec<_>>(), ["run", "exit=75"]);
+        assert_eq!(block.marks().collect::<Vec<_>>(), ["run", "exit:75"]);
         assert_eq!(page.blocks[1].language(), "json");
     }
 }
