@@ -5,6 +5,7 @@
 
 use ua_core::EffectKind;
 
+use super::acts::is_done_again;
 use super::begins::{called_by_noun, made_by_beginning, tells_somebody, written_on_channel};
 use super::money::moved_by_part;
 use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS, SAID_OF_BOTH, STATES};
@@ -354,8 +355,13 @@ fn parts_made(words: &[String], server: &[String]) -> impl Iterator<Item = Made>
     parts.filter_map(move |part| match made_by_part(part, words, server) {
         // Money that is moved is surely moved again.
         Some(Made::Named) => moved_by_part(part).or(Some(Made::Named)),
-        made => made.or_else(|| moved_by_part(part)).or_else(|| tells_somebody(part).then_some(Made::Named)),
+        made => made.or_else(|| moved_by_part(part)).or_else(|| is_seen_again(part).then_some(Made::Named)),
     })
+}
+
+/// Whether somebody or something outside sees it once more, where nothing is made that has a name.
+fn is_seen_again(part: &[String]) -> bool {
+    tells_somebody(part) || is_done_again(part)
 }
 
 /// What one part of a name makes; `words` are those of the whole name, `server` those of whose tool it is.
