@@ -19,7 +19,9 @@ pub(crate) fn check(data: &[u8]) {
     for (_, reach) in expanded.servers {
         let texts: Vec<String> = match reach {
             Reach::Stdio { args, env, .. } => args.into_iter().chain(env.into_values()).collect(),
-            Reach::Http { headers, .. } => headers.into_values().collect(),
+            Reach::Http { headers, client, .. } => {
+                headers.into_values().chain(client.into_iter().flat_map(|client| [client.id, client.secret])).collect()
+            }
         };
         for text in texts {
             assert!(references(&text).iter().all(|name| name == "SECOND"), "{text}");

@@ -217,7 +217,7 @@ fn this_client_passes_the_conformance_suite_of_the_stateless_era() {
     }
 }
 
-/// Everything about logins but what a person's client never does (logging in as a machine, for an enterprise, or with proofs of possession), and
+/// Everything about logins but what this client does not do (assertions that a machine signs, logins for an enterprise, proofs of possession), and
 /// `auth/2025-03-26-oauth-metadata-backcompat`, whose metadata name another issuer than the server they are read from: later revisions want
 /// that refused, and it is.
 const LOGINS: [&str; 18] = [
@@ -247,7 +247,9 @@ fn this_client_passes_the_logins_of_the_conformance_suite() {
     if !suite_is_there(suite) {
         return;
     }
-    let failed: Vec<String> = LOGINS.iter().filter_map(|scenario| conforms(suite, scenario, &[]).err()).collect();
+    // In no revision of the protocol: the suite of the next one skips it.
+    let all = LOGINS.iter().chain(&["auth/client-credentials-basic"]);
+    let failed: Vec<String> = all.filter_map(|scenario| conforms(suite, scenario, &[]).err()).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 

@@ -175,7 +175,12 @@ fn remote(
     }
     let server = mcp_servers(host, file.as_ref(), config)?.into_iter().next();
     match server.map(|server| server.reach) {
-        Some(Reach::Http { url, headers }) => Ok((url, headers)),
+        Some(Reach::Http { client: Some(client), .. }) => Err(HostError::usage(format!(
+            "`{name}` lets the client `{}` in without a person, so nobody logs in there",
+            plain(&client.id)
+        ))
+        .hint("`ua doctor` tries it; to log in yourself, remove `client_credentials` from the MCP configuration")),
+        Some(Reach::Http { url, headers, client: None }) => Ok((url, headers)),
         Some(Reach::Stdio { .. }) | None => {
             Err(HostError::usage(format!("`{name}` is a program, not a remote server"))
                 .hint("what it needs goes into its `env`; only servers with a `url` have a login"))

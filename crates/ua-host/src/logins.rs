@@ -167,6 +167,10 @@ impl Vault for LoginFiles {
     }
 
     fn save(&self, address: &str, login: &str, facts: &LoginFacts) -> Result<(), String> {
+        self.save_of(&self.server, address, login, facts)
+    }
+
+    fn save_of(&self, server: &str, address: &str, login: &str, facts: &LoginFacts) -> Result<(), String> {
         let folder = self.folder()?;
         let before = entry(&folder, &file_name(address)).ok().flatten();
         let in_keyring = match &self.keyring {
@@ -180,7 +184,7 @@ impl Vault for LoginFiles {
             },
             None => false,
         };
-        let server = if self.server.is_empty() { before.map(|kept| kept.server) } else { Some(self.server.clone()) };
+        let server = if server.is_empty() { before.map(|kept| kept.server) } else { Some(server.to_owned()) };
         let kept = LoginEntry {
             version: VERSION,
             server: server.unwrap_or_default(),
@@ -372,6 +376,12 @@ mod tests {
         // Renewed by a process that does not know what the server is called.
         files(home.path(), &[]).save(ADDRESS, LOGIN, &facts()).unwrap();
         assert_eq!(own.all().unwrap()[0].server, "crm");
+        // A token of a client lies beside it, under the name of its server.
+        let of_client = format!("{ADDRESS} as client ua");
+        files(home.path(), &[]).save_of("crm", &of_client, LOGIN, &facts()).unwrap();
+        let servers: Vec<String> = own.all().unwrap().into_iter().map(|kept| kept.server).collect();
+        assert_eq!(servers, ["crm", "crm"]);
+        assert_eq!(own.remove(&of_client), Ok(true));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(own.load(ADDRESS).unwrap_err().contains("others can read"));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();

@@ -614,8 +614,9 @@ mod tests {
 
     #[test]
     fn only_an_address_under_its_own_certificate_names_a_server() {
-        let of =
-            |url: &str| packages_of(&Reach::Http { url: url.to_owned(), headers: BTreeMap::new() }, nowhere()).pop();
+        let of = |url: &str| {
+            packages_of(&Reach::Http { url: url.to_owned(), headers: BTreeMap::new(), client: None }, nowhere()).pop()
+        };
         assert_eq!(of("https://mcp.notion.com/mcp").as_deref(), Some("host:mcp.notion.com"));
         for url in
             ["http://mcp.notion.com/mcp", "https://mcp.notion.com:8443/", "https://mcp.notion.com@evil.example/", "x"]

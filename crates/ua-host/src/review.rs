@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::Digest as _;
 use ua_core::{Busy, KeyBuilder, Sha256, ShowPath as _};
-use ua_mcp::{Reach, references};
+use ua_mcp::{ClientCredentials, Reach, references};
 
 use crate::roots::{Roots, state_folder};
 use crate::settings::{Settings, is_systems, open_to_strangers, program_open_to_strangers};
@@ -137,7 +137,7 @@ impl ServerReview {
             Reach::Stdio { command, args, env, cwd } => {
                 Self::of_program(look, server, command, args, env, cwd.as_deref())
             }
-            Reach::Http { url, headers } => Self::of_address(server, url, headers),
+            Reach::Http { url, headers, client } => Self::of_address(server, url, headers, client.as_deref()),
         }
     }
 
@@ -246,7 +246,12 @@ impl ServerReview {
         Self { of_others, ..Self::finish(server, counts, shown, warnings, unpinned.is_some(), texts) }
     }
 
-    fn of_address(server: &str, url: &str, headers: &BTreeMap<String, String>) -> Self {
+    fn of_address(
+        server: &str,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        client: Option<&ClientCredentials>,
+    ) -> Self {
         let mut counts = Counts::new("http", server);
         counts.field("the address", "url", url);
         for (name, value) in headers {
@@ -258,10 +263,25 @@ impl ServerReview {
         if !headers.is_empty() {
             shown.push(("headers", headers.keys().cloned().collect::<Vec<_>>().join(", ")));
         }
+        if let Some(client) = client {
+            let ClientCredentials { id, secret, token_url, scopes, resource, proof, private_network } = client;
+            let part = "the client";
+            counts.field(part, "client", id);
+            counts.field(part, "secret", secret);
+            // Where the secret is sent.
+            counts.field(part, "token_url", token_url.as_deref().unwrap_or_default());
+            counts.field(part, "scopes", &scopes.join(" "));
+            counts.field(part, "resource", resource.as_deref().unwrap_or_default());
+            counts.field(part, "proof", &format!("{proof:?}"));
+            counts.field(part, "private_network", &private_network.to_string());
+            let place = token_url.as_deref().unwrap_or("the token endpoint that the server names");
+            shown.push(("client", format!("{id}, whose secret is sent to {place}")));
+        }
         let is_here = url::Url::parse(url).is_ok_and(|url| crate::base_url::is_this_machine(&url));
         let is_plain = url.starts_with("http://") && !is_here;
         let warnings = is_plain.then(|| "everything goes there unencrypted".to_owned());
-        Self::finish(server, counts, shown, warnings.into_iter().collect(), false, headers.values())
+        let texts = headers.values().chain(client.into_iter().flat_map(|client| [&client.id, &client.secret]));
+        Self::finish(server, counts, shown, warnings.into_iter().collect(), false, texts)
     }
 
     fn finish<'a>(
@@ -451,6 +471,20 @@ mod tests {
         let http = |url: &str, header: &str| Reach::Http {
             url: url.to_owned(),
             headers: BTreeMap::from([("Authorization".to_owned(), header.to_owned())]),
+            client: None,
+        };
+        let client = |id: &str, token_url: &str| {
+            let client = ua_mcp::ClientCredentials {
+                id: id.to_owned(),
+                secret: "${secret:S}".to_owned(),
+                token_url: Some(token_url.to_owned()),
+                scopes: vec![],
+                resource: None,
+                proof: None,
+                private_network: false,
+            };
+            let url = "https://a.example/mcp".to_owned();
+            Reach::Http { url, headers: BTreeMap::new(), client: Some(Box::new(client)) }
         };
         let others = [
             stdio(&program, &["--log", "x"], &[("K", "v")]),
@@ -461,6 +495,9 @@ mod tests {
             http("https://a.example/mcp", "x"),
             http("https://b.example/mcp", "x"),
             http("https://a.example/mcp", "${ANTHROPIC_API_KEY}"),
+            client("a", "https://a.example/token"),
+            client("b", "https://a.example/token"),
+            client("a", "https://b.example/token"),
         ];
         let all: BTreeSet<String> = others.iter().map(digest).chain([first.clone()]).collect();
         assert_eq!(all.len(), others.len() + 1);

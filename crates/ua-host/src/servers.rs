@@ -174,7 +174,7 @@ pub fn what_helps(error: &TransportError) -> &'static str {
             "if it needs longer to start, as one that is fetched first does, set UA_SERVER_START_TIMEOUT to more seconds"
         }
         TransportError::NotStarted { look_at: LookAt::Login, .. } => {
-            "nothing was called; log in to the server, or correct its `headers` in the MCP configuration, and try again"
+            "nothing was called; log in to the server, or correct its `headers` or `client_credentials` in the MCP configuration, and try again"
         }
         TransportError::Away { .. } => "the address is right, and nothing was called; try again in a while",
         TransportError::UnknownServer { .. }

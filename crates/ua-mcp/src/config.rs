@@ -20,6 +20,7 @@ use crate::dialect::Protocol;
 use crate::error::McpError;
 use crate::exchange::OLD_TRANSPORT;
 use crate::http::{check_header_name, key_in_the_clear};
+use crate::logins::{ClientCredentials, ClientProof, check_address};
 
 /// The longest server name; it is part of every tool's name, which providers limit to 64 characters.
 const MAX_NAME: usize = 32;
@@ -27,10 +28,14 @@ const MAX_NAME: usize = 32;
 /// Fields of an entry that mean something to other clients.
 const IGNORED: [&str; 3] = ["timeout", "alwaysAllow", "autoApprove"];
 /// Every field that an entry may have.
-const KNOWN: [&str; 12] = [
-    "command", "args", "env", "cwd", "url", "headers", "type", "protocol", "disabled", IGNORED[0], IGNORED[1],
+const KNOWN: [&str; 13] = [
+    "command", "args", "env", "cwd", "url", "headers", CLIENT, "type", "protocol", "disabled", IGNORED[0], IGNORED[1],
     IGNORED[2],
 ];
+/// The field with the client by which a remote server lets a program in without a person.
+const CLIENT: &str = "client_credentials";
+/// Every field that such a client may have.
+const KNOWN_OF_CLIENT: [&str; 7] = ["id", "secret", "token_url", "scope", "resource", "auth_method", "private_network"];
 
 /// How a tool server is reached.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,6 +57,8 @@ pub enum Reach {
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, String>,
+        /// The client by which it lets this program in without a person.
+        client: Option<Box<ClientCredentials>>,
     },
 }
 
@@ -68,13 +75,14 @@ impl Reach {
                 let arguments = arguments.map(|secret| (format!("an argument of {server}"), secret));
                 env.iter().flat_map(|(name, value)| given(name.clone(), value)).chain(arguments).collect()
             }
-            Self::Http { url, headers } => {
+            Self::Http { url, headers, client } => {
                 let address =
                     secrets_within(url).into_iter().map(|secret| (format!("the address of {server}"), secret));
                 let headers = headers.iter().flat_map(|(name, value)| {
                     given(name.clone(), value).into_iter().map(|(name, secret)| (format!("{name} of {server}"), secret))
                 });
-                headers.chain(address).collect()
+                let client = client.iter().map(|client| (format!("client secret of {server}"), client.secret.clone()));
+                headers.chain(address).chain(client).collect()
             }
         }
     }
@@ -98,9 +106,12 @@ impl fmt::Debug for Reach {
                 .field("env", &env.keys().collect::<Vec<_>>())
                 .field("cwd", cwd)
                 .finish(),
-            Self::Http { url, headers } => {
-                f.debug_struct("Http").field("url", url).field("headers", &headers.keys().collect::<Vec<_>>()).finish()
-            }
+            Self::Http { url, headers, client } => f
+                .debug_struct("Http")
+                .field("url", url)
+                .field("headers", &headers.keys().collect::<Vec<_>>())
+                .field("client", client)
+                .finish(),
         }
     }
 }
@@ -216,6 +227,12 @@ impl McpConfig {
             }
             match (Entry { source_name, server: &server }).read(entry)? {
                 Some((reach, protocol)) => {
+                    let other = config.servers.iter().find(|(_, other)| is_let_in_otherwise(&reach, other));
+                    if let Some((other, _)) = other {
+                        return Err(unreadable(format!(
+                            "the servers `{other}` and `{server}` have one `url` and not the same `{CLIENT}`; tokens belong to an address"
+                        )));
+                    }
                     if protocol != Protocol::Auto {
                         config.protocols.insert(server.clone(), protocol);
                     }
@@ -227,8 +244,8 @@ impl McpConfig {
         Ok(config)
     }
 
-    /// Replaces each `${NAME}` and `${secret:NAME}` in arguments, environment values and headers by what `lookup` says of `NAME` or
-    /// `secret:NAME`. Text that is not a reference to a plain name (`$HOME`, `${a b}`) stays as it is.
+    /// Replaces each `${NAME}` and `${secret:NAME}` in arguments, environment values, headers and id and secret of a client by what `lookup` says of
+    /// `NAME` or `secret:NAME`. Text that is not a reference to a plain name (`$HOME`, `${a b}`) stays as it is.
     ///
     /// # Errors
     ///
@@ -248,8 +265,12 @@ impl McpConfig {
                     args.iter_mut().try_for_each(|arg| expand("args", arg))?;
                     env.iter_mut().try_for_each(|(name, value)| expand(&format!("env.{name}"), value))?;
                 }
-                Reach::Http { headers, .. } => {
+                Reach::Http { headers, client, .. } => {
                     headers.iter_mut().try_for_each(|(name, value)| expand(&format!("headers.{name}"), value))?;
+                    if let Some(client) = client {
+                        expand(&format!("{CLIENT}.id"), &mut client.id)?;
+                        expand(&format!("{CLIENT}.secret"), &mut client.secret)?;
+                    }
                 }
             }
         }
@@ -283,6 +304,16 @@ impl<'de> Deserialize<'de> for Entries {
             }
         }
         deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// Whether two servers are at one address, and the clients by which they let this program in are not the same.
+fn is_let_in_otherwise(reach: &Reach, other: &Reach) -> bool {
+    match (reach, other) {
+        (Reach::Http { url, client, .. }, Reach::Http { url: other_url, client: other_client, .. }) => {
+            url == other_url && client != other_client
+        }
+        (Reach::Stdio { .. }, _) | (_, Reach::Stdio { .. }) => false,
     }
 }
 
@@ -405,7 +436,62 @@ impl Entry<'_> {
         if let Some(why) = Url::parse(&url).ok().and_then(|url| key_in_the_clear(&url, &headers)) {
             return Err(self.wrong("url", why));
         }
-        Ok(Reach::Http { url, headers })
+        let client = self.client(entry, &url, &headers)?;
+        Ok(Reach::Http { url, headers, client })
+    }
+
+    fn client(
+        &self,
+        entry: &mut Map<String, Value>,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> Result<Option<Box<ClientCredentials>>, McpError> {
+        let fields = match entry.remove(CLIENT) {
+            None => return Ok(None),
+            Some(Value::Object(fields)) => fields,
+            Some(_) => return Err(self.wrong(CLIENT, "it must be an object with `id` and `secret`")),
+        };
+        let wrong = |field: &str, why: &str| self.wrong(&format!("{CLIENT}.{field}"), why);
+        if let Some(unknown) = fields.keys().find(|key| !KNOWN_OF_CLIENT.contains(&key.as_str())) {
+            let meant = nearest(unknown, KNOWN_OF_CLIENT);
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+            return Err(wrong(unknown, &format!("there is no such field{meant}")));
+        }
+        let text = |field: &str| match fields.get(field) {
+            None => Ok(None),
+            Some(Value::String(text)) if text.trim().is_empty() => Err(wrong(field, "it is empty")),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(wrong(field, "it must be a string")),
+        };
+        let needed = |field: &str| text(field).and_then(|text| text.ok_or_else(|| wrong(field, "it is missing")));
+        let (id, secret) = (needed("id")?, needed("secret")?);
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Err(self.wrong(CLIENT, "`headers` has an `Authorization` already; keep one of the two"));
+        }
+        if check_address(url).is_err() {
+            let why = "the token would go there unencrypted; give an https:// `url` (http:// is for this machine only)";
+            return Err(self.wrong(CLIENT, why));
+        }
+        let token_url = text("token_url")?;
+        if token_url.as_deref().is_some_and(|url| check_address(url).is_err()) {
+            let why = "it must be an https:// address, or http:// on this machine: the secret is sent there";
+            return Err(wrong("token_url", why));
+        }
+        let resource = text("resource")?;
+        let is_resource = |resource: &str| Url::parse(resource).is_ok_and(|url| url.fragment().is_none());
+        if resource.as_deref().is_some_and(|resource| !is_resource(resource)) {
+            return Err(wrong("resource", "it must be a whole address without a fragment (RFC 8707)"));
+        }
+        let proof = text("auth_method")?.map(|method| method.parse::<ClientProof>());
+        let proof = proof.transpose().map_err(|why| wrong("auth_method", &why))?;
+        let scopes = text("scope")?.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+        let private_network = match fields.get("private_network") {
+            None => false,
+            Some(Value::Bool(is_private)) => *is_private,
+            Some(_) => return Err(wrong("private_network", "it must be true or false")),
+        };
+        let client = ClientCredentials { id, secret, token_url, scopes, resource, proof, private_network };
+        Ok(Some(Box::new(client)))
     }
 
     fn text(&self, entry: &mut Map<String, Value>, field: &str) -> Result<Option<String>, McpError> {
@@ -489,7 +575,7 @@ mod tests {
         let config = McpConfig::parse(text, "test.json").unwrap();
         let stdio = Reach::Stdio { command: "z".into(), args: vec![], env: BTreeMap::new(), cwd: None };
         let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ${TOKEN}".to_owned())]);
-        let http = Reach::Http { url: "https://example.org/mcp".into(), headers };
+        let http = Reach::Http { url: "https://example.org/mcp".into(), headers, client: None };
         let expected = McpConfig {
             servers: vec![("zeta".into(), stdio), ("alpha".into(), http)],
             disabled: vec!["off".into()],
@@ -500,7 +586,7 @@ mod tests {
 
     #[test]
     fn where_the_tools_of_a_configured_server_belong_is_in_its_name_or_its_address() {
-        let http = |url: &str| Reach::Http { url: url.to_owned(), headers: BTreeMap::new() };
+        let http = |url: &str| Reach::Http { url: url.to_owned(), headers: BTreeMap::new(), client: None };
         let stdio = || Reach::Stdio { command: "npx".into(), args: vec![], env: BTreeMap::new(), cwd: None };
         let of = |name: &str, reach| ServerSpec::configured(name, reach).namespace;
         for (name, reach) in [
@@ -609,6 +695,61 @@ mod tests {
             let sent = crate::http::Endpoint::new(url, &map, "test", None);
             assert_eq!(sent.is_ok(), is_fine, "{url} {headers}");
         }
+    }
+
+    #[test]
+    fn a_client_without_a_person_is_read_and_its_secret_is_shown_nowhere() {
+        let fields = r#"{"type": "http", "url": "https://a.example/mcp", "client_credentials": {"id": "ua-${X}", "secret": "${secret:CRM}",
+            "token_url": "https://b.example/token", "scope": "read  write", "resource": "https://a.example/",
+            "auth_method": "client_secret_post", "private_network": true}}"#;
+        let config = McpConfig::parse(&entry(fields), "test.json").unwrap();
+        let expanded = config.expand(|name| Some(format!("hush-{name}"))).unwrap();
+        let reach = &expanded.servers[0].1;
+        let Reach::Http { client: Some(client), .. } = reach else { panic!("{reach:?}") };
+        let expected = ClientCredentials {
+            id: "ua-hush-X".into(),
+            secret: "hush-secret:CRM".into(),
+            token_url: Some("https://b.example/token".into()),
+            scopes: vec!["read".into(), "write".into()],
+            resource: Some("https://a.example/".into()),
+            proof: Some(ClientProof::Post),
+            private_network: true,
+        };
+        assert_eq!(**client, expected);
+        assert!(!format!("{reach:?}").contains("hush-secret"), "{reach:?}");
+        assert_eq!(reach.secrets("crm"), [("client secret of crm".to_owned(), "hush-secret:CRM".to_owned())]);
+    }
+
+    #[test]
+    fn a_wrong_field_of_a_client_is_named() {
+        let http = |url: &str, more: &str, client: &str| {
+            refusal(&entry(&format!(r#"{{"type": "http", "url": "{url}", {more}"client_credentials": {client}}}"#)))
+        };
+        let of = |client: &str| http("https://a", "", client);
+        for (client, field, why) in [
+            ("5", "client_credentials", "an object with `id`"),
+            (r#"{"secret": "s"}"#, "client_credentials.id", "it is missing"),
+            (r#"{"id": "a", "secret": " "}"#, "client_credentials.secret", "it is empty"),
+            (r#"{"id": 5, "secret": "s"}"#, "client_credentials.id", "a string"),
+            (r#"{"id": "a", "secret": "s", "scopes": "x"}"#, "client_credentials.scopes", "did you mean `scope`?"),
+            (r#"{"id": "a", "secret": "s", "token_url": "http://b/t"}"#, "client_credentials.token_url", "https://"),
+            (r#"{"id": "a", "secret": "s", "resource": "a#b"}"#, "client_credentials.resource", "whole address"),
+            (r#"{"id": "a", "secret": "s", "auth_method": "x"}"#, "client_credentials.auth_method", "`x` is neither"),
+        ] {
+            let said = of(client);
+            assert!(said.contains(&format!("invalid `{field}` of the tool server `notes`")), "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+        let fine = r#"{"id": "a", "secret": "s"}"#;
+        assert!(http("http://a.example/", "", fine).contains("unencrypted"));
+        assert!(http("https://a", r#""headers": {"authorization": "x"}, "#, fine).contains("keep one of the two"));
+        let stdio = refusal(&entry(&format!(r#"{{"command": "x", "client_credentials": {fine}}}"#)));
+        assert!(stdio.contains("a server with a `command` has no such field"), "{stdio}");
+        let two = format!(
+            r#"{{"mcpServers": {{"a": {{"type": "http", "url": "https://a", "client_credentials": {fine}}},
+                "b": {{"type": "http", "url": "https://a"}}}}}}"#
+        );
+        assert!(refusal(&two).contains("the servers `a` and `b` have one `url` and not the same"));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! entry names: `PATH` says which program it is, and folders of the user say whom it is logged in as. Only what says how words look is left out
 //! ([`SAY_NO_PLACE`]). Our own tool server says for each tool which of its settings choose the receiver.
 //!
-//! Of a login at an address (`ua login`) it counts which one it is: a person may log in as anybody. What cannot be seen from here is what a program
+//! Of a login at an address (`ua login`) it counts which one it is: a person may log in as anybody. A client that is let in without a person is such a
+//! login as well. What cannot be seen from here is what a program
 //! reads from its own files.
 //!
 //! Proved by: this file's tests, the end-to-end tests `destination`; for the gateway `ua-broker`'s `accounts`.
@@ -79,7 +80,7 @@ impl Reach {
     pub(crate) fn login_address(&self) -> Option<&str> {
         match self {
             Self::Stdio { .. } => None,
-            Self::Http { url, headers } => goes_with_login(url, headers).then_some(url),
+            Self::Http { url, headers, .. } => goes_with_login(url, headers).then_some(url),
         }
     }
 
@@ -90,7 +91,7 @@ impl Reach {
                 parts.insert("program".to_owned(), json!([command, args]));
                 parts.extend(cwd.as_ref().map(|cwd| ("folder".to_owned(), json!(cwd))));
             }
-            Self::Http { url, headers } => {
+            Self::Http { url, headers, client: _ } => {
                 parts.insert("address".to_owned(), json!(url));
                 // Headers are known by their names whatever the case.
                 let header =
@@ -140,7 +141,7 @@ mod tests {
     }
 
     fn address(url: &str, headers: &[(&str, &str)]) -> ServerSpec {
-        let reach = Reach::Http { url: url.to_owned(), headers: strings(headers) };
+        let reach = Reach::Http { url: url.to_owned(), headers: strings(headers), client: None };
         ServerSpec::new("mail", ToolNamespace::Mcp, reach)
     }
 

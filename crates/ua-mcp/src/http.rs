@@ -38,7 +38,7 @@ use tokio::sync::watch;
 use ua_core::{Env, Outcome, RawReply};
 
 pub(crate) use self::endpoint::check_header_name;
-pub(crate) use self::endpoint::{Endpoint, is_this_machine, key_in_the_clear};
+pub(crate) use self::endpoint::{Endpoint, cause, client_for, is_this_machine, key_in_the_clear};
 use self::endpoint::{Failure, HowFar, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::{Horizon, UNKNOWN};

@@ -11,6 +11,7 @@
 //! authorization scenarios of the conformance suite (`reference_servers` of the end-to-end tests).
 
 mod begin;
+mod client;
 mod kept;
 
 use std::collections::BTreeMap;
@@ -21,9 +22,11 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use rmcp::transport::auth::AuthorizationMetadata;
 use tokio::sync::Mutex;
-use ua_core::{Busy, Env, Timestamp, span_in_words};
+use ua_core::{Busy, Env, Redactor, Timestamp, span_in_words};
 
 pub use self::begin::{LoginRequest, OwnClient, PendingLogin};
+use self::client::Client;
+pub use self::client::{ClientCredentials, ClientProof};
 use self::kept::Kept;
 pub use self::kept::LoginFacts;
 use crate::http::is_this_machine;
@@ -67,6 +70,13 @@ pub trait Vault: Send + Sync {
     /// # Errors
     /// Why it cannot be kept, in words.
     fn save(&self, address: &str, login: &str, facts: &LoginFacts) -> Result<(), String>;
+    /// The same, of the server with this name, where it is known.
+    ///
+    /// # Errors
+    /// Why it cannot be kept, in words.
+    fn save_of(&self, _server: &str, address: &str, login: &str, facts: &LoginFacts) -> Result<(), String> {
+        self.save(address, login, facts)
+    }
     /// Keeps every other process from renewing the same login, until what is returned is dropped.
     ///
     /// # Errors
@@ -107,6 +117,8 @@ pub struct Logins {
     identities: Arc<std::sync::Mutex<BTreeMap<String, Option<String>>>>,
     /// Why a login is not renewed yet, by address: it is said by whoever gives up waiting.
     renewing: Arc<std::sync::Mutex<BTreeMap<String, String>>>,
+    /// The clients by which this program is let in without a person, by address.
+    clients: Arc<std::sync::Mutex<BTreeMap<String, Arc<Client>>>>,
 }
 
 #[derive(Clone)]
@@ -142,7 +154,42 @@ impl fmt::Debug for Logins {
 impl Logins {
     /// The logins in `vault`.
     pub fn new(vault: Arc<dyn Vault>, env: Env) -> Self {
-        Self { vault, env, tokens: Arc::default(), identities: Arc::default(), renewing: Arc::default() }
+        Self {
+            vault,
+            env,
+            tokens: Arc::default(),
+            identities: Arc::default(),
+            renewing: Arc::default(),
+            clients: Arc::default(),
+        }
+    }
+
+    /// Logins that are kept by this process alone, and forgotten with it; `redactor` learns their secrets.
+    pub(crate) fn of_process(redactor: Redactor, env: Env) -> Self {
+        Self::new(Arc::new(ProcessVault { redactor, kept: std::sync::Mutex::default() }), env)
+    }
+
+    /// From now on requests to an address are those of a client of the tool server there, which is let in without a person.
+    pub fn add_client(&self, server: &str, address: &str, credentials: &ClientCredentials) {
+        let (server, at) = (server.to_owned(), address.to_owned());
+        let client = Client { server, address: at, credentials: credentials.clone() };
+        self.vault.learn(client.secrets());
+        self.clients().insert(address.to_owned(), Arc::new(client));
+    }
+
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Client>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn client(&self, address: &str) -> Option<Arc<Client>> {
+        self.clients().get(address).cloned()
+    }
+
+    /// The client by which this program is let in at an address, as people are told; `None` where a person logs in.
+    pub(crate) fn client_words(&self, address: &str) -> Option<String> {
+        let client = self.client(address)?;
+        let id = ua_core::in_a_sentence(&client.credentials.id);
+        Some(format!("the client `{id}` (`client_credentials` of `{}`)", client.server))
     }
 
     /// The identity of the login that the next request to an address goes with, as far as this process knows; `None` where nobody is logged in.
@@ -151,6 +198,9 @@ impl Logins {
     /// # Errors
     /// It cannot be read.
     pub fn identity(&self, address: &str) -> Result<Option<String>, LoginError> {
+        if let Some(client) = self.client(address) {
+            return Ok(Some(client.identity()));
+        }
         if let Some(known) = self.identities().get(address) {
             return Ok(known.clone());
         }
@@ -196,12 +246,16 @@ impl Logins {
     /// Those of [`Logins::token`].
     pub(crate) async fn pass(&self, address: &str) -> Result<Option<Pass>, LoginError> {
         let mut tokens = self.tokens.lock().await;
+        let client = self.client(address);
+        let is_its = |token: &Token| client.as_ref().is_none_or(|client| client.identity() == token.login);
         let known = match tokens.get(address) {
-            Some(known) => known.clone(),
-            None => self.load(address).await?.and_then(|kept| kept.token()),
+            Some(known) => known.clone().filter(is_its),
+            None => self.look_up(address, client.as_deref()).await?,
         };
         let token = match known {
             Some(token) if !token.is_good_at(self.env.now()) => Some(self.renew(address, &token.secret).await?),
+            // Nobody has to log in for it.
+            None if client.is_some() => Some(self.renew(address, "").await?),
             known => known,
         };
         self.use_from_now(&mut tokens, address, token.clone());
@@ -215,8 +269,10 @@ impl Logins {
     /// There is a login, and no token can be had of it now.
     pub async fn another(&self, address: &str, refused: Option<&str>) -> Result<bool, LoginError> {
         let mut tokens = self.tokens.lock().await;
-        let kept = self.load(address).await?.and_then(|kept| kept.token());
+        let client = self.client(address);
+        let kept = self.look_up(address, client.as_deref()).await?;
         let token = match (kept, refused) {
+            (None, refused) if client.is_some() => Some(self.renew(address, refused.unwrap_or_default()).await?),
             (None, _) => None,
             (Some(token), Some(refused)) if token.secret == refused => Some(self.renew(address, refused).await?),
             (Some(token), _) if !token.is_good_at(self.env.now()) => Some(self.renew(address, &token.secret).await?),
@@ -243,7 +299,8 @@ impl Logins {
             format!("waiting for another process that renews the login at {host}"),
             "another process renews it",
         );
-        let (vault, of) = (Arc::clone(&self.vault), address.to_owned());
+        let place = self.client(address).map_or_else(|| address.to_owned(), |client| client.shelf());
+        let (vault, of) = (Arc::clone(&self.vault), place);
         let renewed = async {
             let _alone = blocking(move || vault.lock(&of)).await?;
             self.renew_alone(address, ending, &waiting).await
@@ -255,6 +312,14 @@ impl Logins {
     }
 
     async fn renew_alone(&self, address: &str, ending: &str, waiting: &Waiting<'_>) -> Result<Token, LoginError> {
+        if let Some(client) = self.client(address) {
+            let kept = self.look_up(address, Some(&client)).await?;
+            if let Some(token) = kept.filter(|kept| kept.secret != ending && kept.is_good_at(self.env.now())) {
+                return Ok(token);
+            }
+            let client = &client;
+            return self.tried(address, waiting, move || Box::pin(client.ask(self))).await;
+        }
         let gone = || LoginError::Ended("you logged out".to_owned());
         let kept = self.load(address).await?.ok_or_else(gone)?;
         let token = kept.token().ok_or_else(gone)?;
@@ -264,6 +329,20 @@ impl Logins {
         if !kept.facts().renewable {
             return Err(LoginError::Ended("it was for a limited time and cannot be renewed".to_owned()));
         }
+        let kept = &kept;
+        self.tried(address, waiting, move || kept.renew(Arc::clone(&self.vault))).await?;
+        tracing::info!("the login at a tool server was renewed");
+        let renewed = self.load(address).await?.and_then(|kept| kept.token());
+        renewed.ok_or_else(gone)
+    }
+
+    /// What comes of asking the authorization server of an address, which is asked again while it is away.
+    async fn tried<T, F: Future<Output = Result<T, LoginError>>>(
+        &self,
+        address: &str,
+        waiting: &Waiting<'_>,
+        once: impl Fn() -> F,
+    ) -> Result<T, LoginError> {
         let of = format!("the authorization server of {}", host_of(address).unwrap_or_default());
         let (mut attempt, tries) = (1, OUTAGE.len() + 1);
         let asking = |attempt: usize| {
@@ -274,7 +353,11 @@ impl Logins {
         waiting.is_for(asking(attempt), &unanswered(attempt));
         // A day has many renewals, and their server a bad minute now and then.
         let mut waits = OUTAGE.iter();
-        while let Err(error) = kept.renew(Arc::clone(&self.vault)).await {
+        loop {
+            let error = match once().await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
             let Some(wait) = waits.next().filter(|_| matches!(error, LoginError::Unreachable(_))) else {
                 return Err(error);
             };
@@ -286,9 +369,17 @@ impl Logins {
             self.env.clock.sleep(*wait).await;
             waiting.is_for(asking(attempt), &unanswered(attempt));
         }
-        tracing::info!("the login at a tool server was renewed");
-        let renewed = self.load(address).await?.and_then(|kept| kept.token());
-        renewed.ok_or_else(gone)
+    }
+
+    /// The token that is kept for an address, of its client where it has one.
+    async fn look_up(&self, address: &str, client: Option<&Client>) -> Result<Option<Token>, LoginError> {
+        let Some(client) = client else { return Ok(self.load(address).await?.and_then(|kept| kept.token())) };
+        let (vault, shelf) = (Arc::clone(&self.vault), client.shelf());
+        let text = blocking(move || vault.load(&shelf)).await?;
+        let token = text.and_then(|text| client.read(&text));
+        let learned = token.iter().map(|token| (format!("token of {address}"), token.secret.clone()));
+        self.vault.learn(learned.collect());
+        Ok(token)
     }
 
     async fn load(&self, address: &str) -> Result<Option<Kept>, LoginError> {
@@ -317,6 +408,37 @@ impl Waiting<'_> {
     fn is_for(&self, what: String, why_not: &str) {
         self.busy.now(what);
         self.logins.renewing().insert(self.address.to_owned(), why_not.to_owned());
+    }
+}
+
+/// Logins of one process.
+struct ProcessVault {
+    redactor: Redactor,
+    kept: std::sync::Mutex<BTreeMap<String, String>>,
+}
+
+impl ProcessVault {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Vault for ProcessVault {
+    fn load(&self, address: &str) -> Result<Option<String>, String> {
+        Ok(self.kept().get(address).cloned())
+    }
+
+    fn save(&self, address: &str, login: &str, _facts: &LoginFacts) -> Result<(), String> {
+        self.kept().insert(address.to_owned(), login.to_owned());
+        Ok(())
+    }
+
+    fn lock(&self, _address: &str) -> Result<Box<dyn Send>, String> {
+        Ok(Box::new(())) // no other process knows them
+    }
+
+    fn learn(&self, secrets: Vec<(String, String)>) {
+        self.redactor.learn(secrets);
     }
 }
 

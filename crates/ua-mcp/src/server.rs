@@ -351,7 +351,7 @@ impl Server {
 
     /// A connection to a session that an earlier process began.
     pub(crate) fn adopt(&self, session: &str, dialect: Arc<Dialect>, shared: &Shared) -> Result<Connection, String> {
-        let Reach::Http { url, headers } = &self.spec.reach else {
+        let Reach::Http { url, headers, .. } = &self.spec.reach else {
             return Err("it was reached over HTTP when the call was sent, but is not now".to_owned());
         };
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -452,7 +452,7 @@ impl Server {
     async fn start(&self, shared: &Shared) -> Result<Running, TransportError> {
         let (command, args, env, cwd) = match &self.spec.reach {
             Reach::Stdio { command, args, env, cwd } => (command, args, env, cwd),
-            Reach::Http { url, headers } => return self.connect(url, headers, shared).await,
+            Reach::Http { url, headers, .. } => return self.connect(url, headers, shared).await,
         };
         let server = &self.spec.name;
         let generation = shared

@@ -18,7 +18,7 @@ use ua_core::{
 };
 use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
 
-use crate::config::ServerSpec;
+use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;
 use crate::definitions::{DefinitionLock, may_be_mistaken, skeleton};
 use crate::destination::destination_key;
@@ -155,6 +155,14 @@ impl fmt::Debug for McpTransport {
 impl McpTransport {
     /// Makes the transport. Nothing is started yet.
     pub fn new(config: McpTransportConfig) -> Self {
+        let mut logins = config.logins;
+        for server in &config.servers {
+            if let Reach::Http { url, client: Some(client), .. } = &server.reach {
+                // Without logins of a user, its tokens are this process's.
+                let own = || Logins::of_process(config.redactor.clone(), config.env.clone());
+                logins.get_or_insert_with(own).add_client(&server.name, url, client);
+            }
+        }
         let shared = Shared {
             shim: config.shim,
             locks: config.locks,
@@ -166,7 +174,7 @@ impl McpTransport {
             stderr_log: config.stderr_log,
             progress: config.progress,
             redactor: config.redactor,
-            logins: config.logins,
+            logins,
             foreteller: config.foreteller,
         };
         let servers = config.servers.into_iter().map(|server| Server::new(server, shared.redactor.clone())).collect();

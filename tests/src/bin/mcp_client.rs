@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value};
 use ua_core::{RunId, ToolNamespace};
 use ua_mcp::{
-    LockDir, LoginFacts, LoginRequest, Logins, McpTransportConfig, OwnClient, Reach, ServerSpec, ShimCommand, Vault,
-    exercise, log_in,
+    ClientCredentials, LockDir, LoginFacts, LoginRequest, Logins, McpTransportConfig, OwnClient, Reach, ServerSpec,
+    ShimCommand, Vault, exercise, log_in,
 };
 
 /// How often a person would log in before they give up.
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockDir::new(folder.path(), RunId::new(&env), env.clone())?;
     // No server is started here, so nothing runs below a shim.
     let shim = ShimCommand { program: "ua".into(), args: vec!["__shim".into()] };
-    let reach = Reach::Http { url: url.clone(), headers: BTreeMap::new() };
+    let reach = Reach::Http { url: url.clone(), headers: BTreeMap::new(), client: client() };
     let logins = Logins::new(Arc::new(Kept::default()), env.clone());
     let mut config = McpTransportConfig::new(shim, locks, env);
     config.servers = vec![ServerSpec::new("conformance", ToolNamespace::Mcp, reach)];
@@ -69,6 +69,23 @@ fn request(url: &str, scopes: Vec<String>) -> LoginRequest {
         private_network: false,
         assume_pkce: false,
     }
+}
+
+/// The client of a scenario in which no person logs in.
+#[expect(clippy::disallowed_methods, reason = "the suite says it in the environment")]
+fn client() -> Option<Box<ClientCredentials>> {
+    std::env::var("MCP_CONFORMANCE_SCENARIO").ok().filter(|scenario| scenario.contains("client-credentials"))?;
+    let context = context()?;
+    let named = |name: &str| Some(context.get(name)?.as_str()?.to_owned());
+    Some(Box::new(ClientCredentials {
+        id: named("client_id")?,
+        secret: named("client_secret")?,
+        token_url: None,
+        scopes: Vec::new(),
+        resource: None,
+        proof: None,
+        private_network: false,
+    }))
 }
 
 /// Logins of this process alone.

@@ -196,12 +196,17 @@ impl GatewayConfig {
                     ),
                     ..EntrySpec::default()
                 },
-                Reach::Http { url, headers } => EntrySpec {
-                    url: Some(url),
-                    headers,
-                    cwd: root.to_string_lossy().into_owned(),
-                    ..EntrySpec::default()
-                },
+                Reach::Http { url, headers, client } => {
+                    if let Some(client) = client {
+                        host.logins().add_client(&server.name, &url, &client);
+                    }
+                    EntrySpec {
+                        url: Some(url),
+                        headers,
+                        cwd: root.to_string_lossy().into_owned(),
+                        ..EntrySpec::default()
+                    }
+                }
             };
             (server.name, spec)
         };

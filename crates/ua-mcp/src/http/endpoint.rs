@@ -80,6 +80,8 @@ pub(crate) enum NotLetIn {
     Scope(String),
     /// The token that the configuration has is not taken.
     OwnHeader,
+    /// The client by which this program is let in is not, or not for this, with the reason.
+    Client(String),
     /// It was sent none, and whoever uses this knows no logins.
     NoToken,
 }
@@ -97,6 +99,7 @@ impl NotLetIn {
             Self::Scope(scopes) => {
                 format!("the login does not allow it; `{login} --scope \"{scopes}\"` asks for that")
             }
+            Self::Client(why) => why.clone(),
             Self::NoToken => "give it its token in `headers` of the MCP configuration".to_owned(),
             Self::OwnHeader => "its token in `headers` of the MCP configuration is not accepted".to_owned(),
         }
@@ -161,7 +164,7 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
+    /// Prepares a client; nothing is sent yet.
     pub(crate) fn new(
         url: &str,
         headers: &BTreeMap<String, String>,
@@ -177,18 +180,7 @@ impl Endpoint {
             let (name, value) = header(name, value)?;
             all.insert(name, value);
         }
-        let mut builder = ua_http::client(Versions::One)
-            .user_agent(user_agent)
-            .pool_max_idle_per_host(0)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_keepalive(KEEPALIVE)
-            .tcp_keepalive_interval(KEEPALIVE)
-            .tcp_keepalive_retries(KEEPALIVE_PROBES)
-            .retry(reqwest::retry::never());
-        if is_this_machine(&url) {
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().map_err(|error| format!("the HTTP client cannot be set up: {}", cause(&error)))?;
+        let client = client_for(&url, user_agent)?;
         let bearer = bearer.filter(|_| !all.contains_key(AUTHORIZATION));
         let [is_new, is_barred, is_away] = [(); 3].map(|()| AtomicBool::new(false));
         Ok(Self { client, url, headers: all, bearer, is_new, is_barred, is_away, login: OnceLock::new() })
@@ -317,7 +309,11 @@ impl Endpoint {
 
     fn no_token(&self, error: &LoginError) -> Failure {
         let is_ended = matches!(error, LoginError::Ended(_));
-        self.is_barred.store(is_ended, Ordering::Relaxed);
+        // Of a client only whoever configures it changes anything.
+        let is_client =
+            self.bearer.as_ref().is_some_and(|bearer| bearer.logins.client_words(&bearer.address).is_some());
+        let is_refused = is_client && matches!(error, LoginError::Refused(_));
+        self.is_barred.store(is_ended || is_refused, Ordering::Relaxed);
         self.is_away.store(matches!(error, LoginError::Unreachable(_)), Ordering::Relaxed);
         let hint = if is_ended { "; log in again" } else { "" };
         Failure::NotSent(format!("nothing was sent to {}: {error}{hint}", self.shown()))
@@ -346,7 +342,13 @@ impl Endpoint {
         let why = self.why_refused(response).await;
         let is_barred = match &why {
             Some(NotLetIn::Renewed | NotLetIn::NotRenewable(_)) => false,
-            Some(NotLetIn::LoggedOut(_) | NotLetIn::Scope(_) | NotLetIn::OwnHeader | NotLetIn::NoToken) => true,
+            Some(
+                NotLetIn::LoggedOut(_)
+                | NotLetIn::Scope(_)
+                | NotLetIn::OwnHeader
+                | NotLetIn::Client(_)
+                | NotLetIn::NoToken,
+            ) => true,
             None => response.status() == StatusCode::FORBIDDEN,
         };
         self.is_barred.store(is_barred, Ordering::Relaxed);
@@ -362,21 +364,35 @@ impl Endpoint {
                     return Some(if has_own { NotLetIn::OwnHeader } else { NotLetIn::NoToken });
                 };
                 let sent = response.extensions().get::<SentWith>().map(|sent| sent.0.as_str());
-                match bearer.logins.another(&bearer.address, sent).await {
-                    Ok(true) if self.is_new.swap(true, Ordering::Relaxed) => {
+                let client = bearer.logins.client_words(&bearer.address);
+                match (bearer.logins.another(&bearer.address, sent).await, client) {
+                    (Ok(true), Some(client)) if self.is_new.swap(true, Ordering::Relaxed) => {
+                        Some(NotLetIn::Client(format!("it takes no token of {client}, even one that is new")))
+                    }
+                    (Ok(true), None) if self.is_new.swap(true, Ordering::Relaxed) => {
                         let why = "it rejects every token of this login, even one that was just renewed";
                         Some(NotLetIn::LoggedOut(Some(why.to_owned())))
                     }
-                    Ok(true) => Some(NotLetIn::Renewed),
-                    Ok(false) => Some(NotLetIn::LoggedOut(None)),
-                    Err(error @ LoginError::Unreachable(_)) => Some(NotLetIn::NotRenewable(error.to_string())),
-                    Err(error) => Some(NotLetIn::LoggedOut(Some(error.to_string()))),
+                    (Ok(true), _) => Some(NotLetIn::Renewed),
+                    (Ok(false), Some(client)) => Some(NotLetIn::Client(format!("it takes no token of {client}"))),
+                    (Ok(false), None) => Some(NotLetIn::LoggedOut(None)),
+                    (Err(error @ LoginError::Unreachable(_)), _) => Some(NotLetIn::NotRenewable(error.to_string())),
+                    (Err(error), Some(_)) => Some(NotLetIn::Client(error.to_string())),
+                    (Err(error), None) => Some(NotLetIn::LoggedOut(Some(error.to_string()))),
                 }
             }
-            StatusCode::FORBIDDEN if self.bearer.is_some() => {
+            StatusCode::FORBIDDEN => {
+                let bearer = self.bearer.as_ref()?;
                 let words = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|words| words.to_str().ok());
                 let mut asked = words.map(|words| WWWAuthenticateParams::parse(words, &self.url));
-                asked.find(WWWAuthenticateParams::is_insufficient_scope)?.scope.map(NotLetIn::Scope)
+                let scopes = asked.find(WWWAuthenticateParams::is_insufficient_scope)?.scope?;
+                Some(match bearer.logins.client_words(&bearer.address) {
+                    Some(client) => NotLetIn::Client(format!(
+                        "{client} is not allowed it; add \"{}\" to its `scope` in the MCP configuration",
+                        ua_core::in_a_sentence(&scopes)
+                    )),
+                    None => NotLetIn::Scope(scopes),
+                })
             }
             _ => None,
         }
@@ -432,8 +448,24 @@ fn cannot_serve(status: StatusCode) -> bool {
     }
 }
 
+/// A client for requests that go out once. The system's proxy settings are honoured, except towards this machine.
+pub(crate) fn client_for(url: &Url, user_agent: &str) -> Result<Client, String> {
+    let mut builder = ua_http::client(Versions::One)
+        .user_agent(user_agent)
+        .pool_max_idle_per_host(0)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_keepalive(KEEPALIVE)
+        .tcp_keepalive_interval(KEEPALIVE)
+        .tcp_keepalive_retries(KEEPALIVE_PROBES)
+        .retry(reqwest::retry::never());
+    if is_this_machine(url) {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|error| format!("the HTTP client cannot be set up: {}", cause(&error)))
+}
+
 /// What lies at the bottom of an error, which is where the reason is; the outer texts repeat the address.
-pub(super) fn cause(error: &reqwest::Error) -> String {
+pub(crate) fn cause(error: &reqwest::Error) -> String {
     let outermost = if error.is_timeout() { "it took too long" } else { "the request failed" };
     error.source().map_or_else(|| outermost.to_owned(), ua_http::cause)
 }

@@ -155,7 +155,11 @@ impl Logins {
     }
 
     /// What `asked` brings, if whoever it asks answers in time. A clock that does not pass by itself sets no limit.
-    async fn in_time<T>(&self, of: &str, asked: impl Future<Output = Result<T, LoginError>>) -> Result<T, LoginError> {
+    pub(super) async fn in_time<T>(
+        &self,
+        of: &str,
+        asked: impl Future<Output = Result<T, LoginError>>,
+    ) -> Result<T, LoginError> {
         tokio::select! {
             answered = asked => answered,
             () = self.env.sleep_or_never(self.env.clock.passes_by_itself().then_some(ANSWER)) => {
@@ -216,8 +220,8 @@ fn configure(
     manager.configure_client(config).map_err(|error| said(&error))
 }
 
-/// As much of an answer to a registration is read.
-const MOST_OF_AN_ANSWER: usize = 64 * 1024;
+/// As much of an answer of an authorization server is read.
+pub(super) const MOST_OF_AN_ANSWER: usize = 64 * 1024;
 
 /// What this program is registered as.
 struct Registered {
@@ -238,7 +242,7 @@ async fn register(request: &LoginRequest, endpoint: Option<&str>, scopes: &[&str
     let address = endpoint.ok_or_else(|| refused("it registers nobody"))?;
     check_endpoint("registration endpoint", address)?;
     if !request.private_network {
-        check_is_public(address, &request.address).await?;
+        check_is_public("registration endpoint", address, &request.address).await?;
     }
     let mut said = json!({
         "client_name": CLIENT_NAME, "redirect_uris": [request.redirect_uri], "grant_types": ["authorization_code", "refresh_token"],
@@ -290,8 +294,8 @@ fn registered(client: &serde_json::Value) -> Result<Registered, LoginError> {
     }
 }
 
-/// Refuses an address in a private network that a server names which is not there itself.
-async fn check_is_public(address: &str, of: &str) -> Result<(), LoginError> {
+/// Refuses an address in a private network, for `what`, that a server names which is not there itself.
+pub(super) async fn check_is_public(what: &str, address: &str, of: &str) -> Result<(), LoginError> {
     let parsed = |address: &str| Url::parse(address).map_err(|error| LoginError::Refused(error.to_string()));
     let (url, of) = (parsed(address)?, parsed(of)?);
     if is_this_machine(&of) {
@@ -307,7 +311,7 @@ async fn check_is_public(address: &str, of: &str) -> Result<(), LoginError> {
     let found = found.await.map_err(|error| LoginError::Unreachable(error.to_string()))?;
     let found = found.map_err(|error| LoginError::Unreachable(format!("{address}: {error}")))?;
     if found.into_iter().any(is_private) {
-        return Err(LoginError::Refused("its registration endpoint is in a private network".to_owned()));
+        return Err(LoginError::Refused(format!("its {what} is in a private network")));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use ua_core::Timestamp;
 use super::{LoginError, Token, Vault, bearer, blocking, check_metadata};
 
 /// In what an authorization server says of itself: how clients prove who they are.
-const OFFERED_METHODS: &str = "token_endpoint_auth_methods_supported";
+pub(super) const OFFERED_METHODS: &str = "token_endpoint_auth_methods_supported";
 
 /// What to do where the description of an authorization server is one of another address.
 const NAMES_NONE: &str = "where the tool server itself does not name its authorization server (protected resource metadata, RFC 9728), as those of \
@@ -232,7 +232,7 @@ pub(super) async fn manager(address: &str, private_network: bool) -> Result<Auth
 }
 
 /// What is said of a token that cannot be used.
-const NOT_SENT: &str = "its authorization server gave a token that no request can carry: it is empty, or has characters that no HTTP header may have \
+pub(super) const NOT_SENT: &str = "its authorization server gave a token that no request can carry: it is empty, or has characters that no HTTP header may have \
     (RFC 6750, 2.1), so its operator has to correct that";
 
 /// What a token endpoint calls the error that it answered with, as the client library says it; `None` of anything else than such an answer.

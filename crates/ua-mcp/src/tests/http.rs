@@ -21,7 +21,7 @@ use crate::{McpTransport, McpTransportConfig, Protocol, Relay, Relayed};
 
 pub(super) fn http(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let reach = Reach::Http { url: url.to_owned(), headers };
+    let reach = Reach::Http { url: url.to_owned(), headers, client: None };
     ServerSpec { protocol: Protocol::Handshake, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
 }
 

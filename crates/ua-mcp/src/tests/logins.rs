@@ -1,6 +1,7 @@
 //! Logins against an authorization server and a resource server of our own, over the wire: what is asked, what is kept, what is sent, and
 //! that a call is posted once whatever becomes of its token.
 
+mod client;
 mod proving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -246,6 +247,14 @@ impl State {
                     return Err("invalid_grant");
                 }
             }
+            Some("client_credentials") => {
+                if let Some(error) = *self.exchange.lock().unwrap() {
+                    return Err(error);
+                }
+                if !client::is_from_client(seen) {
+                    return Err("invalid_client");
+                }
+            }
             _ => return Err("unsupported_grant_type"),
         }
         let number = self.number();
@@ -341,7 +350,9 @@ impl Vault for Shelves {
         // Whatever is kept was learned before.
         let learned = self.learned.lock().unwrap();
         let kept: Value = serde_json::from_str(login).unwrap();
-        let token = kept["credentials"]["token_response"]["access_token"].as_str().unwrap();
+        let token = kept["credentials"]["token_response"]["access_token"].as_str();
+        // A client's has no refresh token, and nothing else that would have to be kept with it.
+        let token = token.or_else(|| kept["token"].as_str()).unwrap();
         assert!(learned.iter().any(|secret| secret == token), "{learned:?}");
         self.kept.lock().unwrap().insert(address.to_owned(), login.to_owned());
         Ok(())
