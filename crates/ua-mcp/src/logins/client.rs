@@ -211,9 +211,17 @@ impl Client {
             return Err(self.fails(&format!("the server names no token endpoint; {NAME_IT}")));
         }
         let endpoint = found.metadata.token_endpoint.clone();
-        check_endpoint("token endpoint", &endpoint)?;
-        if !private_network {
-            check_is_public("token endpoint", &endpoint, &self.address).await?;
+        check_endpoint("token endpoint", &endpoint).map_err(|error| self.fails(&error.to_string()))?;
+        if !private_network && let Err(error) = check_is_public("token endpoint", &endpoint, &self.address).await {
+            return Err(match error {
+                LoginError::Refused(why) => {
+                    self.fails(&format!("{why}; where that is meant to be, say `private_network`"))
+                }
+                error @ (LoginError::Unreachable(_)
+                | LoginError::Ended(_)
+                | LoginError::Denied(_)
+                | LoginError::Vault(_)) => error,
+            });
         }
         let proof = match proof {
             Some(proof) => *proof,
@@ -231,7 +239,7 @@ impl Client {
         let scopes = way.scopes.join(" ");
         let mut form = vec![("grant_type", "client_credentials"), ("resource", resource)];
         if !scopes.is_empty() {
-            form.push(("scope", &scopes));
+            form.push(("scope", scopes.as_str()));
         }
         if way.proof == ClientProof::Post {
             form.extend([("client_id", id.as_str()), ("client_secret", secret.as_str())]);

@@ -219,6 +219,7 @@ key_channel = "meta"
 id = "vault"
 server = "vault"
 patterns = ["*"]
+side_effect_class = "external"
 approval = "ask"
 
 [[rule]]
