@@ -38,6 +38,8 @@ struct State {
     renewals: Mutex<u32>,
     /// Whether a call is carried out and never answered.
     is_silent: AtomicBool,
+    /// Whether no client is known any more that asks without a person.
+    refuses_clients: AtomicBool,
     /// What becomes of the token after so many calls, counted from 1.
     after: Mutex<Option<(u32, Ends)>>,
 }
@@ -106,6 +108,12 @@ impl State {
             "/authorize" => {
                 let (back, state) = (field(query, "redirect_uri"), field(query, "state"));
                 write(stream, 302, &format!("location: {back}?code=the-code-canary&state={state}\r\n"), &json!(null));
+            }
+            "/token"
+                if self.refuses_clients.load(Ordering::SeqCst)
+                    && field(&asked.body, "grant_type") == "client_credentials" =>
+            {
+                write(stream, 401, "", &json!({"error": "invalid_client"}));
             }
             "/token" => {
                 let is_renewal = field(&asked.body, "grant_type") == "refresh_token";
@@ -338,6 +346,37 @@ fn logging_out_forgets_the_login_and_what_cannot_be_logged_in_at_says_why() {
     env.run(&["login", "own", "--mcp-config", &file]).refused(2, &["is a program, not a remote server"]);
     env.run(&["login", "token", "--mcp-config", &file]).refused(2, &["a token of its own"]);
     env.run(&["login", "plain", "--mcp-config", &file]).refused(1, &["needs https"]);
+}
+
+/// A job that nobody attends has a client of its own: no browser, another token when one ends, and no secret in a record.
+#[test]
+fn a_client_of_its_own_lets_runs_in_without_a_person() {
+    let (env, site) = (env().with_env("WEB_CLIENT", "cs-canary-0123456"), Site::start());
+    let client = json!({"id": "nightly", "secret": "${WEB_CLIENT}", "scope": "comments"});
+    let entry = json!({"type": "http", "url": format!("http://{}/mcp", site.address), "client_credentials": client});
+    env.mcp_config("work/.mcp.json", &json!({ "web": entry }));
+    site.ends_after(2, Ends::Login);
+    let turns = json!([post("first"), post("second"), {"text": "Posted.", "expect": {"tool_result_ok": true}}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(site.posted(), ["first", "second"].map(|text| json!({"text": text})));
+    assert_eq!((*site.state.calls.lock().unwrap(), *site.state.made.lock().unwrap()), (3, 2), "one was turned away");
+
+    let listed = env.run(&["login", "--list", "--json"]).code(0).json();
+    assert_eq!(
+        (&listed[0]["server"], &listed[0]["client_id"], &listed[0]["scopes"]),
+        (&json!("web"), &json!("nightly"), &json!(["comments"]))
+    );
+    let records = String::from_utf8_lossy(&written(&env.root())).into_owned();
+    let kept = String::from_utf8_lossy(&written(&env.path("home"))).into_owned();
+    assert!(
+        !records.contains("canary") && !kept.contains("cs-canary"),
+        "the secret is kept nowhere, the token with logins"
+    );
+    env.run(&["login", "web"]).refused(2, &["lets the client `nightly` in without a person"]);
+    env.run(&["logout", "web"]).code(0);
+    site.state.refuses_clients.store(true, Ordering::SeqCst);
+    env.run(&["job", &job, "--run-id", "s"]).code(75).shows(&["(invalid_client)", "client_credentials"]);
 }
 
 /// Who logs in anew may do so as anybody: what was sent as the one is not repeated as the other, and what was approved for the one is asked again.

@@ -4,7 +4,8 @@
 //! the client library does that, PKCE, registration and the exchange, and refuses what would let another server have a code or a token.
 //! What is ours is what stands around it: a login has an identity of its own ([`LoginFacts::identity`]), by which another account is told from a
 //! renewed token, and requests of one session all go with one login; it belongs to the exact address it was made for, so a configuration that sends a name
-//! elsewhere sends no token there; one process at a time renews it; whoever keeps secrets out of records learns a token before it is used.
+//! elsewhere sends no token there; one process at a time renews it; whoever keeps secrets out of records learns a token before it is used. Where a server
+//! has a client of its own for this program, no person logs in (`client`); all else is the same.
 //!
 //! Invariants: nothing that a server names is opened or sent to unless it is https, or on this machine; no token goes over plain HTTP to another machine; no request is posted again by anything here. A server that refuses a token
 //! by a challenge has not begun with the request: the login is renewed, and whoever sent decides whether to send again. Proved by: `tests::logins`, and the

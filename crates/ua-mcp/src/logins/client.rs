@@ -320,7 +320,7 @@ impl Client {
                     "its authorization server has no tokens for `{resource}` ({told}); say with `resource` what the tool server is called there"
                 )
             }
-            ("", 404 | 405 | 410 | 501) => {
+            ("", 404 | 405 | 410) => {
                 format!("there is no token endpoint at {} ({told}); {NAME_IT}", way.endpoint)
             }
             ("", 300..400) => format!(
