@@ -230,6 +230,7 @@ macro_rules! conformance_tests {
             plain_text::what_comes_again_with_nul_in_it_is_no_news,
             plain_text::what_a_tool_says_is_told_as_it_is_stored,
             plain_text::the_same_request_is_found_in_its_own_words,
+            plain_text::what_has_nul_in_its_json_is_read,
         );
     };
     (@promises $fresh:tt; $($part:ident :: $promise:ident),+ $(,)?) => {

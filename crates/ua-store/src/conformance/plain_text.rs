@@ -1,9 +1,10 @@
 //! U+0000 in what people, tools and clients say: each store holds the same text, and goes by it.
 
-use ua_core::{CallStatus, QuestionText};
+use ua_core::{CallStatus, QuestionText, RunId, ToolCharge, ToolContent};
 
 use super::samples::{self, at, call_id, question_id, run_id};
-use super::{Scene, gateway};
+use super::{Scene, gateway, tasks};
+use crate::archive_store::RunQuery;
 use crate::commit::{AttemptEnd, NewAnswer, NewQuestion};
 use crate::gateway::{ArrivalsOf, SameCall};
 use crate::record::{Choice, QuestionStatus};
@@ -66,6 +67,37 @@ pub async fn what_a_tool_says_is_told_as_it_is_stored(store: &dyn Store) {
         assert!(said.iter().any(|text| text.contains('\u{fffd}')), "{said:?}");
         assert!(said.iter().all(|text| !text.contains('\0')), "{said:?}");
     }
+}
+
+/// JSON keeps it, and whatever has it in its JSON is read like any other: a job, and a run whose sub-agent was answered so.
+pub async fn what_has_nul_in_its_json_is_read(store: &dyn Store) {
+    let mut run = samples::new_run("run_1");
+    run.spec.objective = "Look\0 at it, \\u0000.".to_owned();
+    let scene = Scene::begin_with(store, run).await;
+    scene.turn(vec![tasks::task("call_1", 1, 1)]).await;
+    store.start_attempt(&scene.lease, tasks::start("call_1", scene.run_id())).await.unwrap();
+    let below = Scene::take(store, RunId::of_task(&call_id("call_1")).as_str()).await;
+    below.turn(vec![samples::planned_call("call_2", 1, 1), samples::planned_call("call_3", 1, 2)]).await;
+    for (id, is_paid) in [("call_2", false), ("call_3", true)] {
+        let mut settlement = samples::settlement(CallStatus::Succeeded);
+        settlement.content = Some(ToolContent { text: "read\0, \"charge\":1".into(), is_error: false });
+        settlement.charge = is_paid.then(|| Box::new(paid()));
+        let end = AttemptEnd::Replied { raw: samples::raw(), settlement: Some(settlement.clone()) };
+        store.start_attempt(&below.lease, samples::start(id, 1, id)).await.unwrap();
+        store.settle_attempt(&below.lease, samples::ended(id, 1, end)).await.unwrap();
+        let receipt = store.receipt(&call_id(id)).await.unwrap().unwrap();
+        assert_eq!(receipt.settlement, Some(settlement), "to the byte");
+    }
+    let records = scene.records().await;
+    assert_eq!(records.run.spec.objective, "Look\0 at it, \\u0000.");
+    assert_eq!(records.tool_charges_below().collect::<Vec<_>>(), [&paid()]);
+    let found =
+        store.find_runs(&RunQuery { prefix: "run_1".to_owned(), limit: 9, ..RunQuery::default() }).await.unwrap();
+    assert!(found[0].objective.starts_with("Look\u{fffd} at it, "), "{found:?}");
+}
+
+fn paid() -> ToolCharge {
+    ToolCharge { provider: "p".to_owned(), model: "m".to_owned(), usage: samples::usage(), cost: None }
 }
 
 /// A request for the same tool is found by the words in which it is asked for.
