@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::{FailureClass, InvalidId, PriceError, RunId, RunStop, ShowPath as _, Trace, chain};
+use ua_core::{CallId, FailureClass, InvalidId, PriceError, RunId, RunStop, ShowPath as _, Timestamp, Trace, chain};
 use ua_dispatch::DispatchError;
 use ua_ledger::LedgerError;
 use ua_llm::LlmError;
@@ -123,6 +123,16 @@ pub enum Error {
         /// Why it cannot be read.
         why: String,
     },
+    /// What became of a call cannot be said yet ([`Runs::resolve`](crate::Runs::resolve)): it may still happen.
+    #[error("{why}")]
+    TooEarly {
+        /// The call.
+        call: CallId,
+        /// From when on it can be said, where a time says it.
+        until: Option<Timestamp>,
+        /// In words, with what helps.
+        why: String,
+    },
     /// What was asked of a run cannot be done with it.
     #[error("{0}")]
     Refused(String),
@@ -230,7 +240,7 @@ impl Error {
             | Self::AnotherDefinition { .. }
             | Self::Result { .. }
             | Self::Refused(_) => FailureClass::Permanent,
-            Self::DrivenElsewhere { .. } => FailureClass::Transient,
+            Self::DrivenElsewhere { .. } | Self::TooEarly { .. } => FailureClass::Transient,
             Self::Folder { .. }
             | Self::Model(_)
             | Self::Servers(_)
@@ -275,6 +285,7 @@ impl Error {
             | Self::Store { .. }
             | Self::NotComplete(_)
             | Self::Result { .. }
+            | Self::TooEarly { .. }
             | Self::Refused(_) => RunStop::ToolServer,
         }
     }
@@ -318,7 +329,6 @@ const DELETED_RUNS: &str = "deleted_runs";
 
 #[cfg(test)]
 mod tests {
-    use ua_core::CallId;
     use ua_store::Retry;
 
     use super::*;

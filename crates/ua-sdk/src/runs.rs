@@ -5,6 +5,7 @@
 mod budgets;
 mod let_go;
 mod look;
+mod resolve;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use ua_store::{
     Answer, Choice, Forgotten, Guarded, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore as _, Store,
     StoreError, Turns, Walk,
 };
+
+pub use resolve::CallOutcome;
 
 use crate::deep::Deep;
 use crate::error::Error;
@@ -729,12 +732,7 @@ impl Runs {
     /// ```
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
         self.may_be_changed()?;
-        #[cfg(feature = "mcp")]
-        let servers: Arc<dyn ToolTransport> =
-            Arc::new(crate::servers::left_behind(&self.folder, &question.run_id, &self.env, &self.redactor)?);
-        #[cfg(not(feature = "mcp"))]
-        let servers: Arc<dyn ToolTransport> = Arc::new(ua_dispatch::LocalTools::new(self.env.clone()));
-        let outside = Through::new(servers, ua_runner::may_be_driven);
+        let outside = self.outside(&question.run_id)?;
         let answer = answer.into();
         let is_abort = answer.choice == Choice::Abort;
         // It would be stored, and sent to the model.
@@ -760,6 +758,23 @@ impl Runs {
             Err(why) => Error::Refused(why.to_string()),
         })?;
         if is_abort { self.end_if_asked(&question.run_id).await } else { Ok(()) }
+    }
+
+    /// What can be seen from here of the processes that drive a run and of the servers that its calls went to.
+    #[cfg_attr(
+        not(feature = "mcp"),
+        expect(clippy::unnecessary_wraps, reason = "the folder of locks may not be usable")
+    )]
+    fn outside(&self, run: &RunId) -> Result<Through, Error> {
+        #[cfg(feature = "mcp")]
+        let servers: Arc<dyn ToolTransport> =
+            Arc::new(crate::servers::left_behind(&self.folder, run, &self.env, &self.redactor)?);
+        #[cfg(not(feature = "mcp"))]
+        let servers: Arc<dyn ToolTransport> = {
+            let _needs_none = run;
+            Arc::new(ua_dispatch::LocalTools::new(self.env.clone()))
+        };
+        Ok(Through::new(servers, ua_runner::may_be_driven))
     }
 
     /// Ends a run here of which it is stored that it is to end, unless somebody drives it.

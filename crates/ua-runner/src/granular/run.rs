@@ -16,6 +16,7 @@ use super::outcome::question_of_a_program;
 use super::{GranularStep, StepError, StepHost, StepOutcome};
 use crate::cancel::end_as_said;
 use crate::desk::{Desk, DeskPorts};
+use crate::files::write_corrected;
 use crate::fork::{ForkError, ForkPlace, ForkPlan, settle_workspace};
 use crate::host::{owner_stamp, process_is_alive};
 use crate::late_file::LateFile;
@@ -347,6 +348,20 @@ impl StepHost {
         };
         let ending = end_as_said(&*self.store, late, &lease, &workspace, &self.env);
         Box::pin(noting_errors(lock.as_ref(), async { Ok(ending.await.map(drop)?) })).await
+    }
+
+    /// Writes the files of a run anew that tell of its calls, after a person put the record of one right. Its caller holds the run's lock, or it has ended.
+    /// A folder that is gone, or is another run's, has nothing to be wrong in it.
+    ///
+    /// # Errors
+    /// [`StepError::Store`], [`StepError::Workspace`].
+    pub async fn tell_corrected(&self, run_id: &RunId) -> Result<(), StepError> {
+        let records = self.store.load(run_id).await.map_err(StepError::store("load the run"))?;
+        let Ok(workspace) = Workspace::open(&self.workspace) else { return Ok(()) };
+        if workspace.owner()?.as_deref() != Some(run_id.as_str()) {
+            return Ok(());
+        }
+        Ok(write_corrected(&self.with_commands(workspace, &self.workspace), &records)?)
     }
 
     /// The outcome of a run that has ended for good.

@@ -43,7 +43,11 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-runner/src/machine/request.rs", "chosen by the audience"),
         ("ua-runner/src/pin.rs", "chosen by the audience"),
         ("ua-sdk/src/runs.rs", "a database is moved by `ua db copy` alone"),
-        ("ua-sdk/src/runs/let_go.rs", "a record is put right by `ua calls resolve` alone"),
+        (
+            "ua-sdk/src/runs/let_go.rs",
+            "a run that may have done something is deleted by `ua runs delete --force` alone",
+        ),
+        ("ua-sdk/src/runs/resolve.rs", "of a run that no program began"),
         ("ua-store-postgres/src/config.rs", "what the command line says; `Runs::on_server` names its own word"),
         (
             "ua-store-postgres/src/filling.rs",
