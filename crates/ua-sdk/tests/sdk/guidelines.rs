@@ -86,6 +86,7 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     goes(runs.call("call_1"));
     goes(runs.attempts("call_1"));
     goes(runs.receipt("call_1"));
+    goes(runs.records("id"));
     goes(runs.usage("id"));
     goes(runs.question("q_1"));
     goes(runs.all_questions());
@@ -117,7 +118,7 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
 }
 
 /// The lines of each name in the list of the public surface.
-fn surface() -> BTreeMap<String, Vec<String>> {
+pub(crate) fn surface() -> BTreeMap<String, Vec<String>> {
     let list = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/public-api.txt")).unwrap();
     let faces = list.split("\n\n").skip(1).map(|face| {
         let (title, lines) = face.split_once('\n').unwrap_or((face, ""));
