@@ -763,6 +763,7 @@ impl Worker {
         let mut state = self.health.state();
         (state.depths, state.counted) = (depths, Some(counted));
         (state.commits, state.synced_commits) = self.store.commits();
+        state.flights = self.store.flights();
         Ok(is_any_ready)
     }
 
