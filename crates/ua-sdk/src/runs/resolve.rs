@@ -1,4 +1,4 @@
-//! A person's word over a record, from the program: what became of a call, whatever is recorded of it, before and after the end of its run.
+//! What a person found out about a call, from the program: recorded whatever its record says, before and after the end of its run.
 //!
 //! Durable Jobs v1 spec §8.3. The same as `ua calls resolve --as`: what can be told by looking is told by [`ua_runner::correctable`], what becomes of the
 //! record is the store's. Invariants: a call of a turn that is under way is its driver's; nobody says *it did not happen* while it may still
@@ -55,13 +55,13 @@ impl Runs {
     /// continues, and of a fork. An open question about the call is closed. How a run ended stays as it is.
     ///
     /// What is asked ([`Runs::questions`]) is answered by [`Runs::answer`], which can also have a call sent again; this is for what nobody asks:
-    /// an answer that was wrong, a tool that said what is not so, a call that an ended run left in doubt. Said again nothing is changed, and the record
+    /// an answer that was wrong, a tool that said what is not so, a call that an ended run left in doubt. Called again nothing is changed, and the record
     /// has the first reason.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a call that was never sent or has another call's answer, for a word that is no such record, and for a run that no program
+    /// [`Error::Refused`] for a call that was never sent or has another call's answer, for an outcome that cannot be recorded, and for a run that no program
     /// began; [`Error::DrivenElsewhere`] while somebody works on the turn of the call; [`Error::TooEarly`] while it may still happen; [`Error::Store`].
-    /// [`Error::Files`] when it is recorded and the run's files could not be written anew; said again, they are once the run has ended.
+    /// [`Error::Files`] when it is recorded and the run's files could not be updated; called again, they are once the run has ended.
     ///
     /// ```
     /// # use ua_sdk::prelude::*;
@@ -273,7 +273,7 @@ fn is_recorded(call: &CallRecord, said: &CallOutcome) -> Result<bool, Error> {
         Uncorrectable::AnsweredBy(source) => format!(
             "call {id} was never sent: it was answered by call {source}; `Runs::resolve` that one, and this one follows"
         ),
-        Uncorrectable::NeverSent => format!("call {id} was never sent, and there is nothing to put right"),
+        Uncorrectable::NeverSent => format!("call {id} was never sent, and there is nothing to correct"),
         Uncorrectable::OtherProof { has } => {
             let has = has.map_or_else(|| "no proof".to_owned(), |id| format!("the proof {}", on_one_line(&id)));
             format!("call {id} is already recorded as {}, with {has}", said.outcome)
