@@ -281,7 +281,7 @@ fn is_recorded(call: &CallRecord, said: &CallOutcome) -> Result<bool, Error> {
     }))
 }
 
-/// That the database does not learn what lies beside it.
+/// That the database does not learn what `effects.log` knows.
 fn not_recalled(source: StoreError) -> Error {
     if let StoreError::Conflict { row, why } = &source {
         return Error::Refused(format!(
