@@ -9,7 +9,10 @@ use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, T
 use ua_dispatch::{Fence, ToolTransport};
 use ua_files::Folder;
 use ua_ledger::{LateReplies, NoLateReplies};
-use ua_store::{NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError, Turns};
+use ua_resume::{AroundRun, Standing};
+use ua_store::{
+    NewRun, OverrideKind, OverrideRecord, OwnerStamp, QuestionStatus, RunRecord, RunStore, StoreError, Turns,
+};
 
 use super::definition::{Differs, differences};
 use super::outcome::question_of_a_program;
@@ -361,7 +364,12 @@ impl StepHost {
         if workspace.owner()?.as_deref() != Some(run_id.as_str()) {
             return Ok(());
         }
-        Ok(write_corrected(&self.with_commands(workspace, &self.workspace), &records)?)
+        // Nobody drives it, and the question about the call was closed with the word.
+        let is_answered = !records.questions.iter().any(|question| question.status == QuestionStatus::Open);
+        let around = AroundRun { is_answered, ..AroundRun::default() };
+        let standing = Standing::of(records.run.status, records.run.stop_reason, around);
+        let workspace = self.with_commands(workspace, &self.workspace).standing_like(standing);
+        Ok(write_corrected(&workspace, &records)?)
     }
 
     /// The outcome of a run that has ended for good.
