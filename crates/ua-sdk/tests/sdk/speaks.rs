@@ -161,7 +161,7 @@ fn what_texts_and_the_guide_tell_a_program_to_call_is_in_the_public_surface() {
             // Names of the crates below, and of others.
             let Some(lines) = surface.get(of) else { continue };
             let is_there = lines.iter().any(|line| {
-                let words = ["fn ", "const "].iter().find_map(|word| line.split_once(word)).map(|(_, rest)| rest);
+                let words = ["fn ", "const "].iter().find_map(|word| line.split_once(*word)).map(|(_, rest)| rest);
                 let rest = words.unwrap_or(line.strip_prefix("pub ").unwrap_or(line)).strip_prefix(name);
                 rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
             });

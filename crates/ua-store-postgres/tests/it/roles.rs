@@ -1,5 +1,7 @@
 //! The roles that the guide makes: each may do what it is for, and a worker's neither makes tables nor takes off what guards them.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use tokio_postgres::error::SqlState;
 use ua_core::CallStatus;
 use ua_store::conformance::{Scene, samples};
