@@ -1,6 +1,6 @@
 //! What a person found out about a call, from the program: recorded whatever its record says, before and after the end of its run.
 //!
-//! Durable Jobs v1 spec §8.3. The same as `ua calls resolve --as`: what can be told by looking is told by [`ua_runner::correctable`], what becomes of the
+//! Durable Jobs v1 spec §8.3. The same as `ua calls resolve --as`: what can be told by looking is told by `ua_runner::correctable`, what becomes of the
 //! record is the store's. Invariants: a call of a turn that is under way is its driver's; nobody says *it did not happen* while it may still
 //! happen. Proved by: this crate's tests `resolved` and `within`.
 
