@@ -514,9 +514,15 @@ pub(crate) const HOLDER: &str = "gw_";
 /// A session is not worked on while the database lacks what it sent.
 fn went_back(error: &PastError) -> Broken {
     match error {
-        PastError::Forgotten { run, .. } => Broken::new(format!(
-            "{error}; nothing was sent: look what became of it (`ua db check`), then `ua db accept {run}`"
-        )),
+        PastError::Forgotten { run, forgotten } => {
+            // What one other session of the project sent is accepted for all of them at once.
+            let sender = forgotten.first().map_or(run.as_str(), |first| first.run_id.as_str());
+            let is_one = forgotten.iter().all(|known| known.run_id == sender);
+            let accept = if is_one { sender } else { run.as_str() };
+            Broken::new(format!(
+                "{error}; nothing was sent: look what became of it (`ua db check`), then `ua db accept {accept}`"
+            ))
+        }
         PastError::Store(source) => Broken::of_store(format!("{error}: {source}")),
     }
 }

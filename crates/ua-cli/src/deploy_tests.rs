@@ -74,6 +74,8 @@ fn the_unit_starts_a_worker_and_gives_it_time_to_end() {
     let stops_after = Duration::from_secs(value("TimeoutStopSec").1.parse().unwrap());
     assert!(stops_after >= worker.drain + REST, "{stops_after:?}");
     assert_eq!((value("KillMode").1, value("Restart").1), ("mixed", "always"));
+    // Otherwise one tool server that takes all memory ends the worker with all of its runs.
+    assert_eq!(value("OOMPolicy").1, "continue");
     assert_eq!(value("StateDirectory").1, "ua", "its root lies below /var/lib");
 }
 
@@ -89,6 +91,7 @@ fn the_unit_of_the_gateway_starts_its_broker_and_gives_it_time_to_end() {
     let parsed = Cli::try_parse_from(std::iter::once("ua").chain(words[1..].iter().copied()));
     assert!(parsed.is_ok(), "{parsed:?}");
     assert_eq!((value("KillMode"), value("WantedBy")), ("mixed", "default.target"));
+    assert_eq!(value("OOMPolicy"), "continue");
     // A broker waits for half a minute for the calls in flight.
     assert!(value("TimeoutStopSec").parse::<u64>().unwrap() >= 40);
 }
@@ -233,7 +236,26 @@ fn the_workers_of_the_manifest_have_a_volume_each_and_time_to_end() {
     assert!(root.starts_with(text(mount, "mountPath")), "{root}");
     assert_eq!(text(mount, "name"), text(set, "spec/volumeClaimTemplates/0/metadata/name"));
     assert_eq!(words(set, "spec/volumeClaimTemplates/0/spec/accessModes"), ["ReadWriteOnce"]);
-    assert_eq!(at(pod, "securityContext/runAsNonRoot").as_bool(), Some(true));
+}
+
+/// Whatever pod runs `ua`: nothing in it becomes more than its user, or finds a token of the cluster.
+#[test]
+fn every_pod_of_the_manifests_has_no_right_that_it_does_not_need() {
+    let mut count = 0;
+    for entry in fs::read_dir(workspace_root().join("deploy/kubernetes")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        for document in documents(&format!("kubernetes/{name}")) {
+            let pod = document.get("spec").and_then(|spec| spec.get("template")).and_then(|pod| pod.get("spec"));
+            let Some(pod) = pod else { continue };
+            let off = |path: &str| assert_eq!(at(pod, path).as_bool(), Some(false), "{name}: {path}");
+            off("automountServiceAccountToken");
+            off("containers/0/securityContext/allowPrivilegeEscalation");
+            assert_eq!(words(pod, "containers/0/securityContext/capabilities/drop"), ["ALL"], "{name}");
+            assert_eq!(at(pod, "securityContext/runAsNonRoot").as_bool(), Some(true), "{name}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 2);
 }
 
 #[test]
@@ -241,6 +263,8 @@ fn the_schema_is_made_by_a_job_and_workers_are_scaled_by_their_queue() {
     let job = &documents("kubernetes/migrate.yaml")[0];
     let arguments = words(job, "spec/template/spec/containers/0/args");
     assert!(matches!(parsed(&arguments), Command::Db(_)), "{arguments:?}");
+    // A job that stays under its name keeps that of the next version from being applied.
+    assert!(at(job, "spec/ttlSecondsAfterFinished").as_u64().is_some());
     let workers = &documents("kubernetes/worker.yaml")[1];
     let keda = documents("kubernetes/keda.yaml");
     let scaled = &keda[1];

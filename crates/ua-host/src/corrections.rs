@@ -10,7 +10,7 @@ use ua_core::{CallStatus, CorrectedTo, RunId, Trace, on_one_line};
 use ua_dispatch::{Fence, ToolTransport};
 use ua_ledger::LateReplies as _;
 use ua_mcp::LockDir;
-use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
+use ua_runner::{Correctable, LateFile, LockError, MAX_REASON, RunLock, Uncorrectable, correctable, owner_stamp};
 use ua_store::rules::{self, was_answered_beside};
 use ua_store::{
     Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, QuestionsOf, RunRecord, Store,
@@ -21,9 +21,6 @@ use crate::error::HostError;
 use crate::host::Host;
 use crate::pages::Due;
 use crate::{questions, restart, servers, tree};
-
-/// The most bytes of a reason; it becomes part of the conversation.
-const MAX_REASON: usize = 16 * 1024;
 
 /// What a person says about a call.
 #[derive(Debug, Clone)]
@@ -42,41 +39,37 @@ pub struct NewCorrection {
 /// A usage error that says what to do instead.
 pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<Option<String>, HostError> {
     let id = &call.call_id;
-    if said.reason.trim().is_empty() {
-        return Err(HostError::usage("--reason is empty").hint("say how you know; it is kept with the call"));
-    }
-    if said.reason.len() > MAX_REASON {
-        return Err(HostError::usage(format!("--reason is longer than {MAX_REASON} bytes"))
-            .hint("put it into a file and name the file"));
-    }
-    if said.proof.is_some() && said.outcome != CorrectedTo::Happened {
-        return Err(HostError::usage("--proof identifies what happened, so it is only allowed with `--as happened`"));
-    }
-    if call.name.is_task() {
-        return Err(HostError::usage(format!("call {id} is a task: what it did is in the calls of its sub-agent"))
-            .hint(format!("`ua calls list --run {}` shows them", RunId::of_task(id))));
-    }
-    if let Some(source) = &call.deduplicated_from {
-        return Err(HostError::usage(format!("call {id} was never sent: it was answered by call {source}"))
-            .hint(format!("correct that one (`ua calls show {source}`); this one follows")));
-    }
-    if matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) {
-        return Err(HostError::usage(format!("call {id} was never sent"))
-            .hint("there is nothing to correct; `ua calls list` shows what was sent"));
-    }
-    let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(ua_core::Resolution::Skipped);
-    if call.status.on(said.outcome.event()).is_err() || (is_skipped && said.outcome == CorrectedTo::Skipped) {
-        let shows = format!("`ua calls show {id}` shows since when and by whom");
-        let already = format!("call {id} is already recorded as {}", said.outcome);
-        // What would have to be stored with it is another record.
-        if said.proof.is_some() && said.proof != call.external_correlation_id {
-            let has = call.external_correlation_id.as_deref();
-            let has = has.map_or_else(|| "no proof".to_owned(), |id| format!("the proof {}", on_one_line(id)));
-            return Err(HostError::usage(format!("{already}, with {has}")).hint(shows));
+    let already = || format!("call {id} is already recorded as {}", said.outcome);
+    let shows = || format!("`ua calls show {id}` shows since when and by whom");
+    let why = match correctable(call, said.outcome, &said.reason, said.proof.as_deref()) {
+        Ok(Correctable::Anew) => return Ok(None),
+        Ok(Correctable::Already) => return Ok(Some(format!("{}, and nothing was changed; {}", already(), shows()))),
+        Err(why) => why,
+    };
+    Err(match why {
+        Uncorrectable::NoReason => {
+            HostError::usage("--reason is empty").hint("say how you know; it is kept with the call")
         }
-        return Ok(Some(format!("{already}, and nothing was changed; {shows}")));
-    }
-    Ok(None)
+        Uncorrectable::LongReason => HostError::usage(format!("--reason is longer than {MAX_REASON} bytes"))
+            .hint("put it into a file and name the file"),
+        Uncorrectable::ProofOfNothing => {
+            HostError::usage("--proof identifies what happened, so it is only allowed with `--as happened`")
+        }
+        Uncorrectable::Task => {
+            HostError::usage(format!("call {id} is a task: what it did is in the calls of its sub-agent"))
+                .hint(format!("`ua calls list --run {}` shows them", RunId::of_task(id)))
+        }
+        Uncorrectable::AnsweredBy(source) => {
+            HostError::usage(format!("call {id} was never sent: it was answered by call {source}"))
+                .hint(format!("correct that one (`ua calls show {source}`); this one follows"))
+        }
+        Uncorrectable::NeverSent => HostError::usage(format!("call {id} was never sent"))
+            .hint("there is nothing to correct; `ua calls list` shows what was sent"),
+        Uncorrectable::OtherProof { has } => {
+            let has = has.map_or_else(|| "no proof".to_owned(), |id| format!("the proof {}", on_one_line(&id)));
+            HostError::usage(format!("{}, with {has}", already())).hint(shows())
+        }
+    })
 }
 
 /// How a person's word about a call was taken.

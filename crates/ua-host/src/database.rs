@@ -103,6 +103,15 @@ impl Database {
         (self.written.all.load(Ordering::Relaxed), self.written.synced.load(Ordering::Relaxed))
     }
 
+    /// How often a server was asked something and waited for since the database was opened; a file is asked without a flight.
+    pub(crate) fn flights(&self) -> u64 {
+        match &self.kept {
+            Kept::File(_) => 0,
+            #[cfg(feature = "postgres")]
+            Kept::Server(store) => store.flights(),
+        }
+    }
+
     fn port(&self) -> &dyn FleetStore {
         match &self.kept {
             Kept::File(store) => store,

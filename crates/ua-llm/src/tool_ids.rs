@@ -137,8 +137,9 @@ fn names_an_id(said: &str) -> bool {
         .any(|pair| matches!(pair[1], "id" | "ids") && matches!(pair[0], "call" | "calls" | "use" | "uses" | "tool"))
 }
 
-/// Renames tool uses of `reply` whose id is empty, used twice in it, or used in the history already. A reply that was changed has no
-/// name any more: its provider knows it as it was, so nothing can continue from it there.
+/// Renames tool uses of `reply` whose id is empty, used twice in it, used in the history already, or one that no store holds as it is (U+0000): the
+/// call would have another one than its tool use. A reply that was changed has no name any more: its provider knows it as it was, so nothing
+/// can continue from it there.
 pub fn tell_tool_uses_apart(reply: &mut ModelTurn, is_in_history: impl Fn(&str) -> bool) {
     let mut of_reply: BTreeSet<String> = BTreeSet::new();
     // Where the numbers behind each id were left: a reply may be nothing but tool uses of one id.
@@ -147,15 +148,16 @@ pub fn tell_tool_uses_apart(reply: &mut ModelTurn, is_in_history: impl Fn(&str) 
     for block in &mut reply.blocks {
         let Block::ToolUse(tool_use) = block else { continue };
         let is_used = |id: &str| of_reply.contains(id) || is_in_history(id);
-        if tool_use.id.trim().is_empty() || is_used(&tool_use.id) {
-            let stem = Some(tool_use.id.trim()).filter(|id| !id.is_empty()).unwrap_or("call").to_owned();
+        let plain = tool_use.id.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        if plain.is_empty() || tool_use.id.contains('\0') || is_used(&tool_use.id) {
+            let stem = if plain.is_empty() { "call".to_owned() } else { plain.replace('\0', "_") };
             let number = numbers.entry(stem.clone()).or_insert(1);
             let free = std::iter::repeat_with(|| {
                 *number += 1;
                 format!("{stem}_{number}")
             })
             .find(|id| !is_used(id));
-            tracing::debug!(id = tool_use.id, renamed = free, "a tool use has an id that is used already");
+            tracing::debug!(id = tool_use.id, renamed = free, "a tool use has an id that cannot be kept");
             tool_use.id = free.unwrap_or(stem);
             is_changed = true;
         }
@@ -194,6 +196,9 @@ mod tests {
         let mut again = reply(&["call_0", "a", "a", "", " "]);
         tell_tool_uses_apart(&mut again, history);
         assert_eq!((ids(&again), &again.response_id), (vec!["call_0_3", "a", "a_2", "call_2", "call_3"], &None));
+        let mut odd = reply(&["b\0", "\0", "c\0d", "c_d_2"]);
+        tell_tool_uses_apart(&mut odd, history);
+        assert_eq!((ids(&odd), &odd.response_id), (vec!["b_2", "call_2", "c_d_2", "c_d_2_2"], &None));
         let mut fine = reply(&["x", "y"]);
         tell_tool_uses_apart(&mut fine, history);
         assert_eq!(fine, reply(&["x", "y"]));

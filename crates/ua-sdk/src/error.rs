@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::{FailureClass, InvalidId, PriceError, RunId, RunStop, ShowPath as _, Trace, chain};
+use ua_core::{CallId, FailureClass, InvalidId, PriceError, RunId, RunStop, ShowPath as _, Timestamp, Trace, chain};
 use ua_dispatch::DispatchError;
 use ua_ledger::LedgerError;
 use ua_llm::LlmError;
@@ -123,6 +123,16 @@ pub enum Error {
         /// Why it cannot be read.
         why: String,
     },
+    /// What became of a call cannot be said yet ([`Runs::resolve`](crate::Runs::resolve)): it may still happen.
+    #[error("{why}")]
+    TooEarly {
+        /// The call.
+        call: CallId,
+        /// From when on it can be said, where a time says it.
+        until: Option<Timestamp>,
+        /// In words, with what helps.
+        why: String,
+    },
     /// What was asked of a run cannot be done with it.
     #[error("{0}")]
     Refused(String),
@@ -230,7 +240,7 @@ impl Error {
             | Self::AnotherDefinition { .. }
             | Self::Result { .. }
             | Self::Refused(_) => FailureClass::Permanent,
-            Self::DrivenElsewhere { .. } => FailureClass::Transient,
+            Self::DrivenElsewhere { .. } | Self::TooEarly { .. } => FailureClass::Transient,
             Self::Folder { .. }
             | Self::Model(_)
             | Self::Servers(_)
@@ -275,6 +285,7 @@ impl Error {
             | Self::Store { .. }
             | Self::NotComplete(_)
             | Self::Result { .. }
+            | Self::TooEarly { .. }
             | Self::Refused(_) => RunStop::ToolServer,
         }
     }
@@ -310,6 +321,18 @@ impl Error {
     }
 }
 
+/// Whether the database lacks writes of a run that it had taken, whichever layer met it.
+#[cfg(any(test, feature = "postgres"))]
+pub(crate) fn is_of_lost_writes(error: &StepError) -> bool {
+    let first: &(dyn std::error::Error + 'static) = error;
+    let causes = std::iter::successors(Some(first), |error| error.source());
+    let mut of_the_store = causes.filter_map(|error| error.downcast_ref::<StoreError>());
+    of_the_store.any(|error| {
+        matches!(error, StoreError::WentBack { .. })
+            || matches!(error, StoreError::Fenced { ours, theirs, .. } if theirs < ours)
+    })
+}
+
 /// The store's name for runs.
 const RUNS: &str = "runs";
 
@@ -318,7 +341,6 @@ const DELETED_RUNS: &str = "deleted_runs";
 
 #[cfg(test)]
 mod tests {
-    use ua_core::CallId;
     use ua_store::Retry;
 
     use super::*;
@@ -357,6 +379,13 @@ mod tests {
             let error = Error::from(layer(fenced, call.clone()));
             assert!(matches!(&error, Error::DrivenElsewhere { run: taken, .. } if *taken == run), "{error}");
             assert!(error.to_string().contains("was taken over"), "{error}");
+            let lost = [(2, 1, true), (1, 2, false)]
+                .map(|(ours, theirs, is_lost)| (StoreError::Fenced { run: run.clone(), ours, theirs }, is_lost));
+            let gone = StoreError::WentBack { run: run.clone(), written: 1, confirmed: 2 };
+            for (error, is_lost) in lost.into_iter().chain([(gone, true)]) {
+                let said = error.to_string();
+                assert_eq!(is_of_lost_writes(&layer(error, call.clone())), is_lost, "{said}");
+            }
         }
         // A tool that cannot be used is told from both.
         let tool = DispatchError::Configuration { tool: "send".to_owned(), why: "it takes no key".to_owned() };

@@ -41,7 +41,7 @@
 //! - [`tool()`] and [`Tool`]: closures with typed arguments, and what the runner may rely on about them.
 //! - [`Step`]: a model, tools, an input, limits. [`Model`] and, by feature, `Anthropic` and `OpenAi` are who is asked; `Servers` are tools of
 //!   others over MCP, or the built-in ones.
-//! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait; calls, receipts, questions, budgets and use of a run. [`Outcome`] is how
+//! - [`Runs`]: start, resume, stream, stop, fork, answer, resolve, cancel, list, wait; calls, receipts, questions, budgets and use of a run. [`Outcome`] is how
 //!   a run ended or where it waits.
 //! - [`Error`]: why a step could not be driven. How it went is never an error.
 //! - [`types`]: names of what is in the fields of these; [`crates`]: what all of it is put together out of.
@@ -101,7 +101,7 @@ pub use model::Anthropic;
 pub use model::Model;
 #[cfg(feature = "openai")]
 pub use model::OpenAi;
-pub use runs::Runs;
+pub use runs::{CallOutcome, Runs};
 #[cfg(feature = "mcp")]
 pub use servers::{Servers, helper};
 pub use step::Step;

@@ -5,6 +5,7 @@
 mod budgets;
 mod let_go;
 mod look;
+mod resolve;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use ua_store::{
     Answer, Choice, Forgotten, Guarded, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore as _, Store,
     StoreError, Turns, Walk,
 };
+
+pub use resolve::CallOutcome;
 
 use crate::deep::Deep;
 use crate::error::Error;
@@ -49,6 +52,9 @@ pub struct Runs {
     /// They were opened to be looked at.
     is_read_only: bool,
     kept: Kept,
+    /// The database on a server, where it is one.
+    #[cfg(feature = "postgres")]
+    server: Option<ua_store_postgres::PostgresStore>,
 }
 
 /// Where the records of runs are, as far as a copy of them can be told from it.
@@ -241,7 +247,8 @@ impl Runs {
         config.place = Some(place.map_err(|cause| Error::Folder { path: folder.clone(), cause })?);
         config.alone_beside = Some(folder.join("locks"));
         let store = PostgresStore::open(&config).await.map_err(Error::store("open the runs"))?;
-        Ok(Self { kept: Kept::OnServer, ..Self::with(folder, Arc::new(store)) })
+        let server = Some(store.clone());
+        Ok(Self { kept: Kept::OnServer, server, ..Self::with(folder, Arc::new(store)) })
     }
 
     /// Runs in any store, with workspaces and locks in `folder`.
@@ -257,7 +264,18 @@ impl Runs {
         let (watcher, stop) = (Arc::new(|_: RunEvent| {}), StopSignal::default());
         // Whatever is called here: no name, reason, answer or step with a secret in it is stored.
         let store = Arc::new(Guarded::new(store, redactor.clone()));
-        Self { folder, store, env, redactor, watcher, stop, is_read_only: false, kept: Kept::Elsewhere }
+        Self {
+            folder,
+            store,
+            env,
+            redactor,
+            watcher,
+            stop,
+            is_read_only: false,
+            kept: Kept::Elsewhere,
+            #[cfg(feature = "postgres")]
+            server: None,
+        }
     }
 
     /// The same, telling `watcher` what happens instead of a watcher that was named before.
@@ -496,6 +514,13 @@ impl Runs {
         let outcome = granular.run(&host, &run).await;
         #[cfg(feature = "mcp")]
         servers.shutdown().await;
+        // Other runs may lack some as well, whose owners are gone. What cannot be held now is by whoever looks next.
+        #[cfg(feature = "postgres")]
+        if let (Err(error), Some(server)) = (&outcome, &self.server)
+            && crate::error::is_of_lost_writes(error)
+        {
+            let _may_be_away = server.hold_unfinished().await;
+        }
         match outcome? {
             Outcome::Stopped { reason: reason @ RunStop::Interrupt, .. } if was_stopped => {
                 let detail = "these `Runs` were stopped before (`Runs::stop`) and drive nothing any more; `Runs::open` \
@@ -729,12 +754,7 @@ impl Runs {
     /// ```
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
         self.may_be_changed()?;
-        #[cfg(feature = "mcp")]
-        let servers: Arc<dyn ToolTransport> =
-            Arc::new(crate::servers::left_behind(&self.folder, &question.run_id, &self.env, &self.redactor)?);
-        #[cfg(not(feature = "mcp"))]
-        let servers: Arc<dyn ToolTransport> = Arc::new(ua_dispatch::LocalTools::new(self.env.clone()));
-        let outside = Through::new(servers, ua_runner::may_be_driven);
+        let outside = self.outside(&question.run_id)?;
         let answer = answer.into();
         let is_abort = answer.choice == Choice::Abort;
         // It would be stored, and sent to the model.
@@ -760,6 +780,23 @@ impl Runs {
             Err(why) => Error::Refused(why.to_string()),
         })?;
         if is_abort { self.end_if_asked(&question.run_id).await } else { Ok(()) }
+    }
+
+    /// What can be seen from here of the processes that drive a run and of the servers that its calls went to.
+    #[cfg_attr(
+        not(feature = "mcp"),
+        expect(clippy::unnecessary_wraps, reason = "the folder of locks may not be usable")
+    )]
+    fn outside(&self, run: &RunId) -> Result<Through, Error> {
+        #[cfg(feature = "mcp")]
+        let servers: Arc<dyn ToolTransport> =
+            Arc::new(crate::servers::left_behind(&self.folder, run, &self.env, &self.redactor)?);
+        #[cfg(not(feature = "mcp"))]
+        let servers: Arc<dyn ToolTransport> = {
+            let _needs_none = run;
+            Arc::new(ua_dispatch::LocalTools::new(self.env.clone()))
+        };
+        Ok(Through::new(servers, ua_runner::may_be_driven))
     }
 
     /// Ends a run here of which it is stored that it is to end, unless somebody drives it.

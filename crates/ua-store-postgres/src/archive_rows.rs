@@ -15,9 +15,10 @@ type DbResult<T> = Result<T, DbError>;
 /// Sorts behind every character of an id, so that `prefix..prefix + this` is the range of ids that begin with a prefix.
 const BEHIND: char = '\u{7f}';
 
-/// Only columns of `runs`, and not its long ones: of the contract nothing but the objective is taken out.
+/// Only columns of `runs`, and not its long ones: of the contract nothing but the objective is taken out. JSON with an escaped U+0000 in it, wherever,
+/// is none that PostgreSQL takes anything out of.
 const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, run_mode, status, stop_reason, status_detail, \
-    run_spec_json::json ->> 'objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
+    replace(run_spec_json, E'\\\\u0000', E'\\\\ufffd')::json ->> 'objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
     WHERE run_id >= $1 AND run_id < $2 AND created_at >= $3 AND strpos($4, ',' || status || ',') > 0 \
     AND ($5 OR run_mode <> 'task') AND ($7 = '' OR right(run_id, length($7)) = $7) \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id) \

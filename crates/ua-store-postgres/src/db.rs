@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -90,6 +92,8 @@ pub(crate) struct Db {
     ahead: RefCell<Vec<Ahead>>,
     /// Flights to the server, so that what waited is told from what left.
     flights: Cell<u64>,
+    /// Those of the whole store.
+    all_flights: Arc<AtomicU64>,
     /// The run that was read or stored last: each change of a batch begins by looking at its run.
     run: RefCell<Option<RunRecord>>,
     /// The run whose owner writes, and what is known of its rows.
@@ -106,8 +110,14 @@ impl Drop for Db {
 }
 
 impl Db {
-    /// Begins a transaction; whoever calls may block.
-    pub(crate) fn begin(client: Object, runtime: Handle, purpose: Purpose, lock_wait: Duration) -> Self {
+    /// Begins a transaction; whoever calls may block. Its flights are counted in `all_flights`.
+    pub(crate) fn begin(
+        client: Object,
+        runtime: Handle,
+        purpose: Purpose,
+        lock_wait: Duration,
+        all_flights: Arc<AtomicU64>,
+    ) -> Self {
         let pending = RefCell::new(vec![Pending::Batch(purpose.begin(lock_wait).into())]);
         Self {
             client: Some(client),
@@ -116,6 +126,7 @@ impl Db {
             pending,
             ahead: RefCell::default(),
             flights: Cell::new(0),
+            all_flights,
             run: RefCell::default(),
             own: RefCell::default(),
         }
@@ -131,6 +142,7 @@ impl Db {
             pending: RefCell::new(vec![Pending::Batch(purpose.begin(lock_wait).into())]),
             ahead: RefCell::default(),
             flights: Cell::new(0),
+            all_flights: Arc::default(),
             run: RefCell::new(known),
             own: RefCell::new(Some((run.clone(), rows))),
         }
@@ -282,6 +294,7 @@ impl Db {
         let pending = self.pending.take();
         let client = self.client()?;
         self.flights.set(self.flights.get() + 1);
+        self.all_flights.fetch_add(1, Ordering::Relaxed);
         runtime.block_on(async {
             let mut flights: Vec<Flight<'_>> = Vec::with_capacity(pending.len() + 1);
             for written in &pending {

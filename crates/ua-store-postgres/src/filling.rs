@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
-use ua_store::{Cell, StoreError};
+use ua_store::{Cell, StoreError, answer_link, plain_text};
 
 use crate::config::{Place, PostgresConfig};
 use crate::error::{refused, sql_error};
@@ -107,7 +107,7 @@ impl Filling {
         let this = &*self;
         let Some((_, insert)) = &this.insert else { return Ok(()) };
         let values = rows.into_iter().map(|row| {
-            let row = row.into_iter().zip(insert.params());
+            let row = cleaned(table, columns, row).into_iter().zip(insert.params());
             row.map(|(cell, kind)| value(cell, kind)).collect::<Result<Vec<_>, _>>()
         });
         let values = values.collect::<Result<Vec<_>, _>>()?;
@@ -174,6 +174,37 @@ impl Filling {
 /// The key of `meta` that names the copy which filled a database.
 const COPY: &str = "copy";
 
+/// A row in plain text, as every write makes it by now; a file may have rows of before. The link of an answer is over its text, so that of one which
+/// counted is made anew: it is the same answer.
+fn cleaned(table: &str, columns: &[String], mut row: Vec<Cell>) -> Vec<Cell> {
+    let is_unclean = |cell: &Cell| matches!(cell, Cell::Text(text) if text.contains('\0'));
+    if !row.iter().any(is_unclean) {
+        return row;
+    }
+    let link_place = columns.iter().position(|column| column == "link").filter(|_| table == "answers");
+    let counted =
+        link_place.is_some_and(|place| link(columns, &row).is_some_and(|link| row[place] == Cell::Text(link)));
+    for cell in &mut row {
+        if let Cell::Text(text) = cell {
+            *text = plain_text(text).into_owned();
+        }
+    }
+    if let Some((place, link)) = link_place.filter(|_| counted).zip(link(columns, &row)) {
+        row[place] = Cell::Text(link);
+    }
+    row
+}
+
+/// The link that the row of an answer has to have; `None` of what is none.
+fn link(columns: &[String], row: &[Cell]) -> Option<String> {
+    let text = |name: &str| {
+        let place = columns.iter().position(|column| column == name)?;
+        if let Cell::Text(text) = row.get(place)? { Some(text.as_str()) } else { None }
+    };
+    let (question, choice) = (text("question_id")?, text("choice")?);
+    Some(answer_link(question, choice, text("proof"), text("note"), text("answered_by")?, text("answered_at")?))
+}
+
 /// A value as the column takes it.
 fn value(cell: Cell, kind: &Type) -> Result<Box<dyn ToSql + Sync + Send>, StoreError> {
     Ok(match (cell, kind) {
@@ -183,9 +214,55 @@ fn value(cell: Cell, kind: &Type) -> Result<Box<dyn ToSql + Sync + Send>, StoreE
         (Cell::Null, _) => Box::new(None::<String>),
         (Cell::Int(number), &Type::BOOL) => Box::new(number != 0),
         (Cell::Int(number), &Type::INT8) => Box::new(number),
-        (Cell::Text(text), &Type::TEXT) => Box::new(text.replace('\0', "\u{fffd}")),
+        (Cell::Text(text), &Type::TEXT) => Box::new(text),
         (Cell::Text(text), &Type::BYTEA) => Box::new(text.into_bytes()),
         (Cell::Bytes(bytes), &Type::BYTEA) => Box::new(bytes),
         (cell, kind) => return Err(refused(format!("a column of type {kind} cannot hold {cell:?}"))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [&str; 8] =
+        ["question_id", "choice", "proof", "note", "answered_by", "answered_at", "applied_at", "link"];
+
+    fn answer(note: &str, by: &str, link: Option<String>) -> Vec<Cell> {
+        let text = |text: &str| Cell::Text(text.to_owned());
+        let link = link.map_or(Cell::Null, Cell::Text);
+        vec![
+            text("q_1"),
+            text("execute"),
+            Cell::Null,
+            text(note),
+            text(by),
+            text("2026-01-02T03:04:05Z"),
+            Cell::Null,
+            link,
+        ]
+    }
+
+    fn linked(note: &str, by: &str) -> Option<String> {
+        Some(answer_link("q_1", "execute", None, Some(note), by, "2026-01-02T03:04:05Z"))
+    }
+
+    /// Each text of an answer × what its link says.
+    #[test]
+    fn an_answer_that_counted_in_the_file_counts_on_the_server() {
+        let columns: Vec<String> = COLUMNS.iter().map(|&column| column.to_owned()).collect();
+        let moved = |table: &str, row: Vec<Cell>| cleaned(table, &columns, row);
+        for (note, by) in [("a\0b", "ada"), ("ab", "a\0da"), ("\0", "\0"), ("ab", "ada")] {
+            let (clean_note, clean_by) = (note.replace('\0', "\u{fffd}"), by.replace('\0', "\u{fffd}"));
+            let as_it_should = answer(&clean_note, &clean_by, linked(&clean_note, &clean_by));
+            assert_eq!(moved("answers", answer(note, by, linked(note, by))), as_it_should, "{note:?} {by:?}");
+            // What somebody wrote there beside the program is none on the server either, and what is older than links has none.
+            for link in [None, Some(String::new()), linked("other words", by)] {
+                let as_it_was = answer(&clean_note, &clean_by, link.clone());
+                assert_eq!(moved("answers", answer(note, by, link)), as_it_was, "{note:?} {by:?}");
+            }
+        }
+        let (json, other) = (Cell::Text(r#"{"a":"\u0000"}"#.to_owned()), Cell::Bytes(vec![0]));
+        assert_eq!(moved("questions", vec![json.clone(), other.clone(), Cell::Int(0)]), [json, other, Cell::Int(0)]);
+    }
 }

@@ -49,10 +49,13 @@ const SEEN: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL \
 /// Whether what is noted can be read.
 const NOTED: &str = "SELECT value FROM ua.meta WHERE key = 'history'";
 
-/// The runs that are held and have not ended: those of the family of one, or all.
+/// The runs that are held and have not ended: those of the family of one, or all. Of a session at the gateway also the others of its project, since a
+/// doubt about what they sent would reach it.
 const HELD_RUNS: &str = "SELECT r.run_id, r.root_run_id, m.value FROM ua.runs r JOIN ua.meta m ON m.key = 'held/' || r.run_id \
     WHERE r.status NOT IN ('succeeded', 'failed', 'cancelled') \
-    AND ($1::text IS NULL OR r.root_run_id = (SELECT o.root_run_id FROM ua.runs o WHERE o.run_id = $1)) ORDER BY r.seq";
+    AND ($1::text IS NULL OR r.root_run_id = (SELECT o.root_run_id FROM ua.runs o WHERE o.run_id = $1) \
+        OR r.run_id IN (SELECT b.run_id FROM ua.gateway_sessions a JOIN ua.gateway_sessions b ON b.project = a.project WHERE a.run_id = $1)) \
+    ORDER BY r.seq";
 
 /// Holds whatever has not ended.
 const HOLD: &str = "INSERT INTO meta (key, value) \
@@ -206,7 +209,8 @@ impl PostgresStore {
         self.write_apart(Shared::History, Db::hold_unfinished).await
     }
 
-    /// The runs that have not ended and that nobody drives before a person has accepted them, oldest first: those of the family of one, or all.
+    /// The runs that have not ended and that nobody drives before a person has accepted them, oldest first: those of the family of one, and of its
+    /// project if it is a session at the gateway, or all.
     ///
     /// # Errors
     ///

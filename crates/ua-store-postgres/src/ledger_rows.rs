@@ -19,10 +19,11 @@ pub(crate) const CALLS_OF_TURNS: &str =
 pub(crate) const ATTEMPT: &str = "SELECT * FROM tool_attempts WHERE tool_call_id = $1 AND attempt = $2";
 pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = $1 \
                                  AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
+// A word of a person that came out of an older file may have an escaped U+0000 in it, and PostgreSQL takes nothing out of such JSON.
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = $1 AND effect_kind = $2 AND tool_call_id <> $3 \
      AND (status IN ('running', 'unknown', 'succeeded') OR doubt IS NOT NULL \
      OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none')) AND deduplicated_from IS NULL \
-     AND correction_json::json ->> 'of' IS NULL LIMIT $4) counted";
+     AND replace(correction_json, E'\\\\u0000', '')::json ->> 'of' IS NULL LIMIT $4) counted";
 
 impl Db {
     // --- Calls.
@@ -96,7 +97,7 @@ impl Db {
     /// The calls of a lineage that are answered by the receipt of `call`: by its key, or by a person's word.
     pub(crate) fn answered_by(&self, root: &RunId, call: &CallId) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE deduplicated_from = $2 \
-                   OR (run_id IN (SELECT run_id FROM runs WHERE root_run_id = $1) AND correction_json::json ->> 'of' = $2 \
+                   OR (run_id IN (SELECT run_id FROM runs WHERE root_run_id = $1) AND replace(correction_json, E'\\\\u0000', '')::json ->> 'of' = $2 \
                    AND deduplicated_from IS NULL) ORDER BY created_at, run_id, turn, ordinal";
         self.rows(sql, params![root.as_str(), call.as_str()], call_record)
     }

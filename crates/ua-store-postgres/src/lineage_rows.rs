@@ -121,8 +121,9 @@ impl Db {
             )?;
             let sql = "SELECT * FROM usage WHERE run_id = $1 ORDER BY request_id";
             let requests = self.rows(sql, params![id], request_record)?;
+            // Those that may have one: PostgreSQL takes nothing out of JSON that has an escaped U+0000 anywhere, as answers of tools may.
             let sql = "SELECT r.* FROM tool_receipts r JOIN tool_calls c ON c.tool_call_id = r.tool_call_id \
-                       WHERE c.run_id = $1 AND r.settlement_json::json ->> 'charge' IS NOT NULL \
+                       WHERE c.run_id = $1 AND strpos(r.settlement_json, '\"charge\":') > 0 \
                        ORDER BY c.turn, c.ordinal, r.receipt_seq";
             let receipts = self.rows(sql, params![id], receipt_record)?;
             let charges =

@@ -132,6 +132,7 @@ impl Store for PostgresStore {
     }
 
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
+        let of = of.in_plain_text();
         self.read(move |db| match &of {
             GatewayOf::Sessions(of) => Ok(GatewayRecords::of_sessions(db.sessions_of(of)?)),
             GatewayOf::Arrivals(of) => Ok(GatewayRecords::of_arrivals(db.arrivals_of(of)?)),

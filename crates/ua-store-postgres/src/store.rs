@@ -1,5 +1,6 @@
 //! The store: a pool of connections, each taken for one transaction.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub struct PostgresStore {
     compares: bool,
     /// How far the log of the server was when it was looked at last, until a commit behind that is acknowledged.
     seen: Arc<Mutex<Option<Position>>>,
+    /// Flights to the server and back, to be watched.
+    flights: Arc<AtomicU64>,
 }
 
 /// What became of a write that was to be computed from what is known.
@@ -105,7 +108,18 @@ impl PostgresStore {
             kept: Arc::default(),
             compares: config.compares,
             seen: Arc::default(),
+            flights: Arc::default(),
         })
+    }
+
+    /// How often something was sent to the server and waited for since the store was opened, connections and what is done apart from the pool left out.
+    pub fn flights(&self) -> u64 {
+        self.flights.load(Ordering::Relaxed)
+    }
+
+    /// One more.
+    fn flies(&self) {
+        self.flights.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Where runs are taken.
@@ -273,6 +287,7 @@ impl PostgresStore {
             return Ok(not);
         };
         self.check().await?;
+        self.flies();
         let pool = self.pool.clone();
         let sent = self.runtime.spawn(async move {
             let client = taken(&pool).await?;
@@ -358,6 +373,7 @@ impl PostgresStore {
     /// The rows of one query that needs no search path, in one flight: a statement alone is its own transaction.
     pub(crate) async fn ask(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.check().await?;
+        self.flies();
         let pool = self.pool.clone();
         let asked = self.runtime.spawn(async move {
             let client = taken(&pool).await?;
@@ -400,7 +416,9 @@ impl PostgresStore {
         work: impl FnOnce(&Db) -> Result<T, DbError> + Send + 'static,
     ) -> Result<Result<T, DbError>, StoreError> {
         let (client, runtime, lock_wait) = (self.client().await?, self.runtime.clone(), self.lock_wait);
-        let done = self.runtime.spawn_blocking(move || Db::begin(client, runtime, purpose, lock_wait).finish(work));
+        let flights = self.flights.clone();
+        let begun = move || Db::begin(client, runtime, purpose, lock_wait, flights).finish(work);
+        let done = self.runtime.spawn_blocking(begun);
         done.await.map_err(|error| unavailable("the write broke off", error, Retry::Never))
     }
 

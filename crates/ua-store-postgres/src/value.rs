@@ -1,6 +1,7 @@
 //! Values on their way to the server, each with its type, so that a statement needs no preparing and passes any pooler.
 
 use tokio_postgres::types::{ToSql, Type};
+use ua_store::plain_text;
 
 /// A value of a parameter.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,8 +111,8 @@ impl ToValue for str {
         Value::Text(None)
     }
     fn value(&self) -> Value {
-        // The one character that PostgreSQL's text cannot hold; a run that met it would never be stored. In JSON it is escaped already.
-        Value::Text(Some(if self.contains('\0') { self.replace('\0', "\u{fffd}") } else { self.to_owned() }))
+        // What a change writes was cleaned before anything was made of it; this is for what is looked for, and for what only this store writes.
+        Value::Text(Some(plain_text(self).into_owned()))
     }
 }
 

@@ -18,7 +18,7 @@ const BEHIND: char = '\u{7f}';
 
 /// Only columns of `runs`, and not its long ones: of the contract nothing but the objective is taken out.
 const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, run_mode, status, stop_reason, status_detail, \
-    run_spec_json ->> '$.objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
+    replace(run_spec_json, '\\u0000', '\\ufffd') ->> '$.objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
     WHERE run_id >= :from AND run_id < :to AND created_at >= :since AND instr(:statuses, ',' || status || ',') > 0 \
     AND (:tasks OR run_mode <> 'task') AND (:ending = '' OR substr(run_id, -length(:ending)) = :ending) \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id) \

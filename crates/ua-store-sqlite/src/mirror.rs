@@ -302,8 +302,9 @@ impl Mirror {
     }
 
     /// Those of them that speak against driving `run` on: what its family sent; what a run sent of which nobody knows any more whose
-    /// family it is of; and, where the family began later than that, what was sent by a run that is not there any more: it may have been made
-    /// for the same purpose, under a name of its own.
+    /// family it is of; where the family began later than that, what was sent by a run that is not there any more: it may have been made
+    /// for the same purpose, under a name of its own; and of a session at the gateway what others of its project sent, since a doubt about
+    /// that would reach it.
     pub(crate) fn unknown_to_family(
         mut self,
         db: &Db<'_>,
@@ -322,7 +323,9 @@ impl Mirror {
             let known = family_of_sender(db, &attempt)?;
             let may_be_repeated = known.is_none() && attempt.attempt > 0 && is_later(now, began, &attempt);
             let of = known.or_else(|| attempt.root.clone());
-            if of.is_none() || of == root || attempt.run_id == run.as_str() || may_be_repeated {
+            let is_its = of.is_none() || of == root || attempt.run_id == run.as_str() || may_be_repeated;
+            let is_no_word = attempt.attempt > 0 || attempt.is_unaccounted();
+            if is_its || (is_no_word && are_of_one_project(db, root.as_deref(), of.as_deref())?) {
                 of_family.push(attempt);
             }
         }
@@ -350,16 +353,24 @@ impl AllLost {
     pub(crate) fn to(&self, db: &Db<'_>, run: &RunId, now: Timestamp) -> Result<Vec<Lost>, DbError> {
         let Some((root, _)) = family_of(db, run.as_str())? else { return Ok(Vec::new()) };
         let began = family_of(db, &root)?.and_then(|(_, began)| began);
-        let is_its = |accepted: &&AcceptedLine| {
+        let mut lost = Vec::new();
+        for accepted in &self.all {
             let AcceptedLine { known, families, sender } = accepted;
-            if !families.is_empty() {
-                return families.contains(&root);
+            let of = sender.as_ref().or(known.root.as_ref());
+            let is_its = if families.is_empty() {
+                // What a run sent that is not there any more may have been sent for what a later one is to do, whoever it was accepted for.
+                let is_of_nobody = sender.is_none() && is_later(now, began, known);
+                is_of_nobody
+                    || of == Some(&root)
+                    || are_of_one_project(db, Some(root.as_str()), of.map(String::as_str))?
+            } else {
+                families.contains(&root)
+            };
+            if is_its {
+                lost.push(self.lost(accepted));
             }
-            // What a run sent that is not there any more may have been sent for what a later one is to do, whoever it was accepted for.
-            let is_of_nobody = sender.is_none() && is_later(now, began, known);
-            is_of_nobody || sender.as_ref().or(known.root.as_ref()) == Some(&root)
-        };
-        Ok(self.all.iter().filter(is_its).map(|accepted| self.lost(accepted)).collect())
+        }
+        Ok(lost)
     }
 
     /// What of it is of runs that are not there any more, and no call stands in its place yet: a run that begins later may do it again.
@@ -483,6 +494,14 @@ fn family_of_sender(db: &Db<'_>, attempt: &Forgotten) -> Result<Option<String>, 
     // A run that was begun behind it has the name of the one that sent, and is another one.
     let is_itself = |begun: Option<Timestamp>| at.is_none() || begun.is_none() || begun <= at;
     Ok(family_of(db, &attempt.run_id)?.filter(|(_, begun)| is_itself(*begun)).map(|(root, _)| root))
+}
+
+/// Whether these are two sessions of one project at the gateway: what is in doubt in one of them is in doubt in the other.
+fn are_of_one_project(db: &Db<'_>, one: Option<&str>, other: Option<&str>) -> Result<bool, DbError> {
+    let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
+    let sql = "SELECT 1 FROM gateway_sessions a JOIN gateway_sessions b ON b.project = a.project \
+               WHERE a.run_id = ?1 AND b.run_id = ?2 AND a.run_id <> b.run_id";
+    Ok(db.connection.prepare_cached(sql)?.exists([one, other])?)
 }
 
 /// What is accepted, by the run that sent it and by the family that it is accepted for, if for that one alone.

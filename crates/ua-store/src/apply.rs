@@ -30,7 +30,8 @@ use crate::taint::Taint;
 /// # Errors
 ///
 /// What refused one of the changes that stand, or what is wrong with the database.
-pub fn apply<R: Rows>(rows: &R, by: &Author, batch: Batch) -> Result<Committed, R::Error> {
+pub fn apply<R: Rows>(rows: &R, by: &Author, mut batch: Batch) -> Result<Committed, R::Error> {
+    batch.clean();
     let words = match by {
         Author::Owner(lease) => begin(rows, lease, &batch)?,
         Author::Command => 0,

@@ -4,6 +4,7 @@
 
 use ua_core::{RunId, RunStatus, RunStop, Timestamp};
 
+use crate::plain_text::plain_text;
 use crate::record::RunRecord;
 
 /// Which runs are looked for. Deleted runs are never found.
@@ -68,7 +69,7 @@ impl From<RunRecord> for RunHead {
             status: run.status,
             stop_reason: run.stop_reason,
             status_detail: run.status_detail,
-            objective: run.spec.objective.clone(),
+            objective: plain_text(&run.spec.objective).into_owned(),
             job_path: run.job_path,
             job_key: run.job_key,
             workspace_dir: run.workspace_dir,

@@ -26,6 +26,7 @@ pub mod iterations;
 pub mod lost_answers;
 pub mod overrides;
 pub mod ownership;
+pub mod plain_text;
 pub mod questions;
 mod queue_turns;
 pub mod recalled;
@@ -225,6 +226,11 @@ macro_rules! conformance_tests {
             tasks::a_cancel_reaches_the_whole_tree,
             tasks::a_run_knows_what_its_sub_agents_did,
             lost_answers::a_repeated_write_changes_nothing,
+            plain_text::an_answer_with_nul_in_it_counts,
+            plain_text::what_comes_again_with_nul_in_it_is_no_news,
+            plain_text::what_a_tool_says_is_told_as_it_is_stored,
+            plain_text::the_same_request_is_found_in_its_own_words,
+            plain_text::what_has_nul_in_its_json_is_read,
         );
     };
     (@promises $fresh:tt; $($part:ident :: $promise:ident),+ $(,)?) => {

@@ -36,6 +36,7 @@ mod lineage;
 mod made;
 mod mem;
 mod overrides;
+mod plain_text;
 mod record;
 mod relations;
 pub mod rows;
@@ -82,6 +83,7 @@ pub use lineage::{ForkPoint, LineageRecords, SharedPart, SubAgentRecord, is_task
 pub use made::{MadeOf, View};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with, change_budget};
+pub use plain_text::plain_text;
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
     EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,

@@ -214,7 +214,7 @@ impl Store for MemStore {
     }
 
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
-        Ok(match of {
+        Ok(match of.in_plain_text() {
             GatewayOf::Sessions(of) => GatewayRecords::of_sessions(self.model().sessions_of(&of)),
             GatewayOf::Arrivals(of) => GatewayRecords::of_arrivals(self.model().arrivals_of(&of)),
         })

@@ -203,3 +203,24 @@ fn a_session_whose_sends_are_forgotten_sends_nothing_again() {
     assert_eq!(world.effects().len(), 1);
     again.done();
 }
+
+/// And so does every other session of the project, which a doubt about it would reach.
+#[test]
+fn what_a_session_sent_and_is_forgotten_is_not_sent_again_by_another_one_of_its_project() {
+    let world = GatewayWorld::new();
+    let (database, copy) = (world.path("runtime_state.db"), world.path("copy.db"));
+    let mut client = world.session("s1").greet();
+    client.result("read_page", &json!({"page": "1"}));
+    ua_store_sqlite::backup(&database, &copy).unwrap();
+    let sent = client.result("send_email", &mail());
+    assert_eq!((sent["isError"].clone(), world.effects().len()), (json!(false), 1), "{sent}");
+    client.done();
+    world.kill_broker();
+    until("the copy in place", || ua_store_sqlite::restore(&copy, &database, ua_core::system::env().now()).ok());
+    let mut other = world.session("s2").greet();
+    let id = other.call("send_email", &mail());
+    let answer = other.answer(id).to_string();
+    assert!(answer.contains("is an older copy") && answer.contains("ua db accept"), "{answer}");
+    assert_eq!(world.effects().len(), 1);
+    other.done();
+}

@@ -66,6 +66,8 @@ pub(super) struct State {
     pub(super) commits: u64,
     /// Of these, those that waited for the disk.
     pub(super) synced_commits: u64,
+    /// How often the database's server was asked something and waited for; 0 with a file.
+    pub(super) flights: u64,
     /// How long it took to claim, whether or not there was a run.
     pub(super) claims: Spans,
     /// How long runs had been ready when it took them.
@@ -123,6 +125,7 @@ impl Health {
             answered_again: 0,
             commits: 0,
             synced_commits: 0,
+            flights: 0,
             claims: Spans::of_answers(),
             waits: Spans::of_waits(),
             late_renewals: 0,
@@ -264,6 +267,7 @@ fn metrics(env: &Env, state: &State) -> String {
     one("ua_worker_commits_total", "counter", "Writes of runs that the database took", &count(state.commits));
     let synced = count(state.synced_commits);
     one("ua_worker_synced_commits_total", "counter", "Of these, writes that waited for the disk", &synced);
+    one("ua_worker_flights_total", "counter", "Round trips to the server of the database", &count(state.flights));
     let failing = count(state.failing_schedules.len() as u64);
     one("ua_worker_schedules_failing", "gauge", "Schedules whose job it cannot submit", &failing);
     let of_queues = |value: &dyn Fn(&QueueDepth) -> f64| -> Vec<(String, f64)> {

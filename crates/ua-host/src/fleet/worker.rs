@@ -653,21 +653,13 @@ impl Worker {
         }
     }
 
-    /// Counts that the database lacks writes that it had taken. Where the owner of a run found that out, others may lack some as well, whose owners are
-    /// gone.
+    /// Counts that the database lacks writes that it had taken.
     async fn note_lost_writes(&self, error: &HostError) {
-        if !error.is_of_lost_writes() {
-            return;
+        if error.is_of_lost_writes() {
+            self.health.state().went_back += 1;
         }
-        self.health.state().went_back += 1;
-        let kind = error.detail().get("kind").and_then(serde_json::Value::as_str).map(str::to_owned);
-        // What is held already was found by looking.
-        if kind.as_deref() == Some(crate::forgotten::WENT_BACK) {
-            return;
-        }
-        if let Err(error) = self.store.hold_unfinished().await {
-            tracing::warn!(error = chain(&error), "the runs that have not ended are not held");
-        }
+        // Also where it was found before the run was driven.
+        crate::forgotten::hold_where_writes_are_lost(&self.store, error).await;
     }
 
     /// Calls were given up a while ago: what has not been answered since is not waited for.
@@ -763,6 +755,7 @@ impl Worker {
         let mut state = self.health.state();
         (state.depths, state.counted) = (depths, Some(counted));
         (state.commits, state.synced_commits) = self.store.commits();
+        state.flights = self.store.flights();
         Ok(is_any_ready)
     }
 

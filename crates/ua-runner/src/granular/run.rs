@@ -9,13 +9,17 @@ use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, T
 use ua_dispatch::{Fence, ToolTransport};
 use ua_files::Folder;
 use ua_ledger::{LateReplies, NoLateReplies};
-use ua_store::{NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError, Turns};
+use ua_resume::{AroundRun, Standing};
+use ua_store::{
+    NewRun, OverrideKind, OverrideRecord, OwnerStamp, QuestionStatus, RunRecord, RunStore, StoreError, Turns,
+};
 
 use super::definition::{Differs, differences};
 use super::outcome::question_of_a_program;
 use super::{GranularStep, StepError, StepHost, StepOutcome};
 use crate::cancel::end_as_said;
 use crate::desk::{Desk, DeskPorts};
+use crate::files::write_corrected;
 use crate::fork::{ForkError, ForkPlace, ForkPlan, settle_workspace};
 use crate::host::{owner_stamp, process_is_alive};
 use crate::late_file::LateFile;
@@ -347,6 +351,25 @@ impl StepHost {
         };
         let ending = end_as_said(&*self.store, late, &lease, &workspace, &self.env);
         Box::pin(noting_errors(lock.as_ref(), async { Ok(ending.await.map(drop)?) })).await
+    }
+
+    /// Writes the files of a run anew that tell of its calls, after a person put the record of one right. Its caller holds the run's lock, or it has ended.
+    /// A folder that is gone, or is another run's, has nothing to be wrong in it.
+    ///
+    /// # Errors
+    /// [`StepError::Store`], [`StepError::Workspace`].
+    pub async fn tell_corrected(&self, run_id: &RunId) -> Result<(), StepError> {
+        let records = self.store.load(run_id).await.map_err(StepError::store("load the run"))?;
+        let Ok(workspace) = Workspace::open(&self.workspace) else { return Ok(()) };
+        if workspace.owner()?.as_deref() != Some(run_id.as_str()) {
+            return Ok(());
+        }
+        // Nobody drives it, and the question about the call was closed with the word.
+        let is_answered = !records.questions.iter().any(|question| question.status == QuestionStatus::Open);
+        let around = AroundRun { is_answered, ..AroundRun::default() };
+        let standing = Standing::of(records.run.status, records.run.stop_reason, around);
+        let workspace = self.with_commands(workspace, &self.workspace).standing_like(standing);
+        Ok(write_corrected(&workspace, &records)?)
     }
 
     /// The outcome of a run that has ended for good.

@@ -15,8 +15,8 @@ impl Runs {
     /// it is a fork of, what it did outside stays known to them, so that they do not do it again; the rest goes with the last of them.
     ///
     /// A run with calls that may have happened is not deleted, since what keeps them from being made again would go with it: neither one with a call in
-    /// doubt, nor one with an effect that only its tool says failed, nor one that is [forgotten](Runs::forgotten) in part. `ua runs delete` asks a person
-    /// about these.
+    /// doubt, nor one with an effect that only its tool says failed, nor one that is [forgotten](Runs::forgotten) in part. [`Runs::resolve`] records what became of
+    /// a call; `ua runs delete` asks a person about these.
     ///
     /// # Errors
     /// [`Error::Refused`] for such a run, for one that has not ended, and for one that no program began; [`Error::NoSuchRun`],
@@ -42,12 +42,12 @@ impl Runs {
         if !left.is_nothing() {
             return Err(Error::Refused(format!(
                 "nothing was deleted: with run {id} it is forgotten that this may have happened, and a run that is started after it does it again: {}. \
-                 `ua calls resolve` says what became of a call, and `ua runs delete {id} --force` deletes the run as it is",
+                 `Runs::resolve` records what became of a call, and `ua runs delete {id} --force` deletes the run as it is",
                 left.sentences().join("; ")
             )));
         }
         #[cfg(feature = "mcp")]
-        self.end_servers_of(&run.run_id).await?;
+        self.end_servers_of(&run.run_id, "nothing was deleted").await?;
         let deletion =
             RunDeletion { run_id: run.run_id.clone(), force: false, by: Some(BY.to_owned()), at: self.env.now() };
         self.store.delete_run(&deletion).await.map_err(Error::store("delete the run"))?;
@@ -55,14 +55,14 @@ impl Runs {
         self.remove_folder(&run.run_id)
     }
 
-    /// Ends what earlier processes left of the tool servers of a run whose lock is held.
+    /// Ends what earlier processes left of the tool servers of a run whose lock is held. `undone` says what is not done where one cannot be ended.
     #[cfg(feature = "mcp")]
-    async fn end_servers_of(&self, run: &RunId) -> Result<(), Error> {
+    pub(super) async fn end_servers_of(&self, run: &RunId, undone: &str) -> Result<(), Error> {
         use ua_dispatch::{Fence, ToolTransport as _};
         let left = crate::servers::left_behind(&self.folder, run, &self.env, &self.redactor)?;
         match left.fence_earlier().await {
             Fence::Alive { detail } => Err(Error::Refused(format!(
-                "a tool server of run {run} is still alive and could not be ended, and nothing was deleted: {detail}"
+                "a tool server of run {run} is still alive and could not be ended, and {undone}: {detail}"
             ))),
             Fence::Gone => Ok(()),
         }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use ua_core::{Audience, CallId, QuestionId, RunId};
 use ua_runner::{StepError, UsageSummary};
 use ua_store::{
-    AttemptRecord, CallRecord, LedgerStore as _, QuestionRecord, QuestionStatus, ReceiptRecord, RunStore as _,
-    StoreError,
+    AttemptRecord, CallRecord, LedgerStore as _, QuestionRecord, QuestionStatus, ReceiptRecord, RunRecords,
+    RunStore as _, StoreError,
 };
 
 use super::{Runs, run_id};
@@ -81,13 +81,21 @@ impl Runs {
         whole.map(Some).map_err(Error::store("read the answer"))
     }
 
+    /// Everything that is stored of a run, for what there is no word for here, as an export or a comparison: its record, steps, messages, calls, attempts,
+    /// receipts, requests, questions and changes. Of large results it has where they are; [`Runs::receipt`] has one whole.
+    ///
+    /// # Errors
+    /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`].
+    pub async fn records(&self, id: &str) -> Result<RunRecords, Error> {
+        self.store.load(&run_id(id)?).await.map_err(Error::store("load the run"))
+    }
+
     /// What the requests of a run took until now, wherever it stands: also of one that stopped, waits, failed or was cancelled.
     ///
     /// # Errors
     /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`].
     pub async fn usage(&self, id: &str) -> Result<UsageSummary, Error> {
-        let records = self.store.load(&run_id(id)?).await.map_err(Error::store("load the run"))?;
-        Ok(UsageSummary::of(&records))
+        Ok(UsageSummary::of(&self.records(id).await?))
     }
 
     /// A question by its id, whether it was answered or not.

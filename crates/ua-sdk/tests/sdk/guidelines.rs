@@ -11,8 +11,8 @@ use ua_sdk::prelude::*;
 use ua_sdk::serde::de::DeserializeOwned;
 use ua_sdk::types::{CallId, CallRecord, Charge, QuestionId, Spent, StepId};
 use ua_sdk::{
-    Budgets, CallProgress, Constraints, Currency, Differs, Effort, Escalation, FailureClass, Forgotten, InvalidId,
-    ModelFacts, Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream, StopCondition,
+    Budgets, CallOutcome, CallProgress, Constraints, Currency, Differs, Effort, Escalation, FailureClass, Forgotten,
+    InvalidId, ModelFacts, Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream, StopCondition,
     ToolChoice, UsageSummary,
 };
 
@@ -32,16 +32,16 @@ fn c_common_traits() {
     fn compared<T: PartialEq>() {}
     fn key<T: Eq + Hash + Clone + Debug>() {}
     fn said<T: Display>() {}
-    each!(shown: Answer, Budgets, Call, CallProgress, Choice, Component, Constraints, Currency, Differs, Error, Escalation);
+    each!(shown: Answer, Budgets, Call, CallOutcome, CallProgress, Choice, Component, Constraints, Currency, Differs, Error, Escalation);
     each!(shown: Failure, FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(shown: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, RunStream, Runs, Step, StopCondition);
     each!(shown: Effort, Tool, ToolChoice, UsageSummary);
     each!(copied: Effort, ToolChoice);
     each!(key: Effort, ToolChoice);
-    each!(copied: Answer, Budgets, Call, CallProgress, Choice, Component, Constraints, Currency, Differs, Escalation);
+    each!(copied: Answer, Budgets, Call, CallOutcome, CallProgress, Choice, Component, Constraints, Currency, Differs, Escalation);
     each!(copied: FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(copied: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, Runs, Step, StopCondition, Tool, UsageSummary);
-    each!(compared: Answer, Budgets, Call, CallProgress, Constraints, Differs, Escalation, Forgotten, ModelFacts, Outcome);
+    each!(compared: Answer, Budgets, Call, CallOutcome, CallProgress, Constraints, Differs, Escalation, Forgotten, ModelFacts, Outcome);
     each!(compared: PriceTable, QuestionRecord, RunEvent, RunRecord, StopCondition, UsageSummary);
     each!(key: RunId, CallId, QuestionId, StepId, RunStatus, RunStop, Component, Choice, QuestionKind, FailureClass, Currency, Money);
     each!(said: Error, Outcome, RunId, RunStatus, RunStop, Component, Currency, Money, Differs, Forgotten);
@@ -66,7 +66,7 @@ fn c_send_sync_and_c_good_err() {
     fn sent<T: Send + 'static>() {}
     fn shared<T: Send + Sync + 'static>() {}
     fn error<T: std::error::Error + Send + Sync + 'static>() {}
-    each!(shared: Answer, Call, CallProgress, Error, Failure, Forgotten, Model, Outcome, QuestionRecord, RunEvent, RunRecord, Runs);
+    each!(shared: Answer, Call, CallOutcome, CallProgress, Error, Failure, Forgotten, Model, Outcome, QuestionRecord, RunEvent, RunRecord, Runs);
     each!(shared: Step, Tool, UsageSummary);
     #[cfg(feature = "mcp")]
     each!(shared: Servers);
@@ -86,6 +86,7 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     goes(runs.call("call_1"));
     goes(runs.attempts("call_1"));
     goes(runs.receipt("call_1"));
+    goes(runs.records("id"));
     goes(runs.usage("id"));
     goes(runs.question("q_1"));
     goes(runs.all_questions());
@@ -100,6 +101,7 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
     goes(runs.accept_forgotten("id"));
     goes(runs.questions("id"));
     goes(runs.answer(question, Choice::Skip));
+    goes(runs.resolve("call_1", CallOutcome::happened("why")));
     goes(runs.cancel("id", "why"));
     goes(runs.set_budget("id", "max_turns", 1));
     goes(runs.raise_budget("id", "max_turns", 1));
@@ -116,7 +118,7 @@ fn futures_of_runs_go_from_thread_to_thread(runs: &Runs, step: &Step, call: &Cal
 }
 
 /// The lines of each name in the list of the public surface.
-fn surface() -> BTreeMap<String, Vec<String>> {
+pub(crate) fn surface() -> BTreeMap<String, Vec<String>> {
     let list = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/public-api.txt")).unwrap();
     let faces = list.split("\n\n").skip(1).map(|face| {
         let (title, lines) = face.split_once('\n').unwrap_or((face, ""));
@@ -129,7 +131,7 @@ fn surface() -> BTreeMap<String, Vec<String>> {
 #[test]
 fn c_struct_private() {
     let surface = surface();
-    for name in ["Step", "Tool", "Model", "Runs", "Servers", "Call", "Failure", "RunStream"] {
+    for name in ["Step", "Tool", "Model", "Runs", "Servers", "Call", "CallOutcome", "Failure", "RunStream"] {
         let fields = surface[name].iter().filter(|line| line.starts_with("pub ") && !line.contains(['(', ';']));
         let fields: Vec<&String> = fields.filter(|line| line.contains(": ")).collect();
         assert!(fields.is_empty(), "{name}: {fields:?}");
@@ -140,7 +142,7 @@ fn c_struct_private() {
 #[test]
 fn c_builder() {
     let surface = surface();
-    for name in ["Step", "Tool", "Model", "Answer", "Servers"] {
+    for name in ["Step", "Tool", "Model", "Answer", "CallOutcome", "Servers"] {
         let words: Vec<&String> =
             surface[name].iter().filter(|line| line.contains(" self") || line.contains("(self")).collect();
         assert!(!words.is_empty(), "{name}");

@@ -162,6 +162,11 @@ async fn calls_answers_questions_and_use_are_found_wherever_a_run_stands() {
     // What it used, before and after its end.
     let used = runs.usage("november").await.unwrap();
     assert_eq!(used.requests.values().sum::<u32>(), 2, "{used:?}");
+    let records = runs.records("november").await.unwrap();
+    assert_eq!(
+        (&records.calls, &records.run),
+        (&runs.calls("november").await.unwrap(), &runs.get("november").await.unwrap())
+    );
     runs.answer(&found, Choice::Skip).await.unwrap();
     runs.cancel("november", "no more").await.unwrap();
     assert_eq!(runs.usage("november").await.unwrap(), used);

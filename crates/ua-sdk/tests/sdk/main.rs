@@ -19,6 +19,7 @@ mod looked_at;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod refused;
+mod resolved;
 mod resumed;
 mod speaks;
 mod within;

@@ -43,7 +43,11 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-runner/src/machine/request.rs", "chosen by the audience"),
         ("ua-runner/src/pin.rs", "chosen by the audience"),
         ("ua-sdk/src/runs.rs", "a database is moved by `ua db copy` alone"),
-        ("ua-sdk/src/runs/let_go.rs", "a record is put right by `ua calls resolve` alone"),
+        (
+            "ua-sdk/src/runs/let_go.rs",
+            "a run that may have done something is deleted by `ua runs delete --force` alone",
+        ),
+        ("ua-sdk/src/runs/resolve.rs", "of a run that no program began"),
         ("ua-store-postgres/src/config.rs", "what the command line says; `Runs::on_server` names its own word"),
         (
             "ua-store-postgres/src/filling.rs",
@@ -113,6 +117,75 @@ fn sources(of: &[&str]) -> Vec<(String, String)> {
 fn speaks_to_a_terminal(code: &str) -> bool {
     let words = ["`ua ", "`--", "`tools.", "`settings.", "`model."];
     code.lines().any(|line| !line.trim_start().starts_with("//") && words.iter().any(|word| line.contains(word)))
+}
+
+/// The other way round: at a terminal there are no methods. A text of a crate that `ua` links and that names one is chosen by whom it speaks to, or is of
+/// the library's own face: where one is written, its file is on this list with the reason.
+#[test]
+fn no_message_of_the_command_line_names_a_method_by_accident() {
+    let known = [
+        ("ua-core/src/audience.rs", "where it is chosen"),
+        ("ua-core/src/wait_budgets.rs", "chosen by the audience"),
+        ("ua-host/src/fork.rs", "who forks a run that a program began"),
+        ("ua-runner/src/error.rs", "chosen by the audience"),
+        ("ua-runner/src/granular/definition.rs", "the library's own face"),
+        ("ua-runner/src/granular/error.rs", "the library's own face"),
+        ("ua-runner/src/granular/fits.rs", "the library's own face"),
+        ("ua-runner/src/granular/outcome.rs", "the library's own face"),
+        ("ua-runner/src/pin.rs", "chosen by the audience"),
+    ];
+    let all = LINKED.iter().copied().filter(|name| *name != "ua-sdk").chain(["ua-broker", "ua-cli", "ua-host"]);
+    let mut found = Vec::new();
+    for (file, code) in sources(&all.collect::<Vec<_>>()) {
+        // Types that nothing but the library has.
+        if texts_in(&code).into_iter().flat_map(methods_in).any(|(of, _)| ["Runs", "Step", "Component"].contains(&of)) {
+            found.push(file);
+        }
+    }
+    let known: Vec<&str> = known.iter().map(|(file, _)| *file).collect();
+    assert_eq!(found, known, "say it with a command, or choose it by `Audience`, and list it with the reason");
+}
+
+/// What a text tells a program to call is there: a method that is renamed is renamed in the texts and in the guide.
+#[test]
+fn what_texts_and_the_guide_tell_a_program_to_call_is_in_the_public_surface() {
+    let surface = crate::guidelines::surface();
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/library.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let sources = sources(&LINKED);
+    let texts =
+        sources.iter().flat_map(|(file, code)| texts_in(code).into_iter().map(move |text| (file.as_str(), text)));
+    let mut seen = 0;
+    for (file, text) in texts.chain([("library.md", guide.as_str())]) {
+        for (of, name) in methods_in(text) {
+            // Names of the crates below, and of others.
+            let Some(lines) = surface.get(of) else { continue };
+            let is_there = lines.iter().any(|line| {
+                let words = ["fn ", "const "].iter().find_map(|word| line.split_once(*word)).map(|(_, rest)| rest);
+                let rest = words.unwrap_or(line.strip_prefix("pub ").unwrap_or(line)).strip_prefix(name);
+                rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+            });
+            assert!(is_there, "{file} names `{of}::{name}`, which is not in public-api.txt");
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "{seen}");
+}
+
+/// The methods and variants that a text names: `` `Type::name` ``, also with more behind the name.
+fn methods_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split('`').skip(1).step_by(2).filter_map(|word| {
+        let (of, rest) = word.split_once("::")?;
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let is_type = of.starts_with(|c: char| c.is_ascii_uppercase()) && of.chars().all(char::is_alphanumeric);
+        (is_type && end > 0).then(|| (of, &rest[..end]))
+    })
+}
+
+#[test]
+fn methods_are_told_from_what_stands_around_them() {
+    let text = "`Runs::open` the folder, `Answer::new(…).text(…)`; `std::fs`, `Choice::{choice:?}` and Runs::get";
+    assert_eq!(methods_in(text).collect::<Vec<_>>(), [("Runs", "open"), ("Answer", "new")]);
 }
 
 /// A text that has the word is chosen by whom it speaks to (`Audience::work`): where one is written, its file is on this list with the reason, and

@@ -10,7 +10,7 @@ use serde_json::json;
 use ua_sdk::crates::ua_core::CallStatus;
 use ua_sdk::crates::ua_store::RunStore as _;
 use ua_sdk::prelude::*;
-use ua_sdk::{Budgets, QuestionKind, RunId, RunRecord};
+use ua_sdk::{Budgets, CallOutcome, QuestionKind, RunId, RunRecord};
 
 use crate::{Invoice, model};
 
@@ -127,6 +127,29 @@ async fn what_ended_within_a_call_is_told_to_the_model_and_what_cannot_be_driven
     let outcome = runs.run(&step, "outer").await.unwrap();
     let Outcome::Complete { final_output, .. } = outcome else { panic!("{outcome:?}") };
     assert!(final_output.as_str().unwrap().contains("was cancelled"), "{final_output}");
+    assert_eq!(sent.load(Ordering::SeqCst), 0);
+}
+
+/// It may still happen, and whoever says that it did not says it too early.
+#[tokio::test]
+async fn nobody_says_of_a_call_that_it_did_not_happen_while_the_run_within_it_has_not_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sent, calls) = counts();
+    let runs = Runs::open(folder.path()).unwrap();
+    let step = outer(delegate(&runs, inner(&sent), &calls).keyed());
+    let Outcome::Waiting { .. } = runs.run(&step, "outer").await.unwrap() else { panic!() };
+    let call = runs.calls("outer").await.unwrap().remove(0).call_id;
+    let said = CallOutcome::not_happened("Nobody saw it");
+    let id = inner_run(&runs).await.run_id.to_string();
+    for ended in [None, Some("outer")] {
+        if let Some(ended) = ended {
+            runs.cancel(ended, "no more").await.unwrap();
+        }
+        let early = runs.resolve(call.as_str(), said.clone()).await.unwrap_err();
+        assert!(matches!(&early, Error::TooEarly { until: None, why, .. } if why.contains(&id)), "{ended:?}: {early}");
+    }
+    runs.cancel(&id, "no more").await.unwrap();
+    assert_eq!(runs.resolve(call.as_str(), said).await.unwrap().status, CallStatus::FailedDefinite);
     assert_eq!(sent.load(Ordering::SeqCst), 0);
 }
 

@@ -78,6 +78,38 @@ async fn what_has_not_ended_is_held_in_another_history_until_it_is_accepted() {
     }
 }
 
+/// Sessions of one project at the gateway may be about the same: none of them is taken, also one that is opened later, while one of them may have sent
+/// something that is gone.
+#[tokio::test]
+async fn a_session_is_held_with_those_of_its_project() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand) = (database.store(), database.by_hand());
+    let session = async |id: &str, project: &str| {
+        Scene::begin(&store, id).await;
+        let sql = format!(
+            "INSERT INTO gateway_sessions (run_id, project, server, session_key, client, identity, reach, opened_at) \
+             VALUES ('{id}', '{project}', 'mail', '{id}', 'probe', 'exact', 'x', '2026-01-02T03:04:05.000Z')"
+        );
+        by_hand.batch_execute(&sql).await.unwrap();
+        samples::run_id(id)
+    };
+    let (first, second, other) =
+        (session("run_1", "/p").await, session("run_2", "/p").await, session("run_3", "/q").await);
+    assert_eq!(held(&store, &first).await, [""; 0], "it is noted");
+    was_in_another(&by_hand, true, "no").await;
+    for run in [&first, &second] {
+        assert_eq!(held(&store, run).await, ["run_1", "run_2"], "{run}");
+    }
+    assert_eq!(held(&store, &other).await, ["run_3"]);
+    let later = session("run_4", "/p").await;
+    assert_eq!(held(&store, &later).await, ["run_1", "run_2"], "what it asks for may have been asked for there");
+    accept(&store, &later).await;
+    for run in [&first, &second, &later] {
+        assert_eq!(held(&store, run).await, [""; 0], "{run}");
+    }
+    assert_eq!(held(&store, &other).await, ["run_3"]);
+}
+
 /// The files of a server were put back: its log is shorter than it was when something was done from here. Once that was looked at, it is over.
 #[tokio::test]
 async fn a_log_that_is_shorter_than_it_was_holds_what_is_open() {

@@ -156,13 +156,13 @@ async fn a_turn_is_a_flight_for_each_write_and_each_look() {
     let store = blocking(PostgresStore::open(&config)).unwrap();
     let mut driven = Driven::begin(&store, "run_1").await;
     driven.turn(1).await;
-    let mut counted = Vec::new();
+    let (mut counted, own) = (Vec::new(), store.flights());
     counted.push(flights.of(store.run(driven.run())).await.1);
     counted.push(flights.of(driven.send(Driven::reserve(2))).await.1);
     counted.push(flights.of(driven.send(driven.record(2))).await.1);
     counted.push(flights.of(store.check_lease(&driven.lease)).await.1);
     counted.push(flights.of(driven.send(driven.end(2))).await.1);
-    assert_eq!(counted, [1; 5]);
+    assert_eq!((counted, store.flights() - own), (vec![1; 5], 5), "as the socket and the store count them");
     let records = store.load(driven.run()).await.unwrap();
     assert_eq!((records.run.turn_index, records.receipts.len(), records.calls.len()), (2, 2, 2));
 }

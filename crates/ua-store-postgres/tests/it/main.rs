@@ -19,6 +19,7 @@ mod pooled;
 #[path = "../../../ua-testkit/src/postgres.rs"]
 mod postgres;
 mod raw_sql;
+mod roles;
 mod schema;
 #[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
 #[path = "../../../ua-testkit/src/skips.rs"]

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use ua_core::{CallEvent, CallStatus, CorrectedTo, RawReply};
-use ua_store::conformance::{Scene, samples};
-use ua_store::{AttemptEnd, Blob, LedgerStore as _, RunStore as _, Store};
+use ua_store::conformance::{Scene, agree, samples};
+use ua_store::{AttemptEnd, Blob, LedgerStore as _, MemStore, RunStore as _, Store};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 struct Database {
@@ -33,6 +33,28 @@ impl Database {
         let error = self.raw.execute_batch(sql).expect_err(sql).to_string();
         assert!(error.contains(words), "{sql}: {error}");
     }
+}
+
+/// Random writes say U+0000 wherever somebody may: no text column of any table has it, which no column of a server could.
+#[tokio::test]
+async fn no_text_column_holds_nul() {
+    let database = Database::fresh();
+    agree(&MemStore::new(), &database.store, 7, 250).await;
+    let sql = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c \
+               WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND c.type = 'TEXT'";
+    let mut statement = database.raw.prepare(sql).unwrap();
+    let columns = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).unwrap();
+    let mut cleaned = 0;
+    for column in columns {
+        let (table, column) = column.unwrap();
+        let rows_with = |character: u32| -> i64 {
+            let sql = format!("SELECT count(*) FROM \"{table}\" WHERE instr(\"{column}\", char({character})) > 0");
+            database.raw.query_row(&sql, [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(rows_with(0), 0, "{table}.{column}");
+        cleaned += u32::from(rows_with(0xfffd) > 0);
+    }
+    assert!(cleaned >= 6, "only {cleaned} columns have what was said with U+0000");
 }
 
 #[tokio::test]

@@ -1,15 +1,17 @@
 //! The same random writes for two stores: they answer alike, and their rows are equal.
 
 use ua_core::{
-    CallStatus, CorrectedTo, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, RawReply, Resolution, RunStatus,
-    SeededEntropy, Settlement, StepStatus, ToolContent, Usage,
+    CallStatus, CorrectedTo, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, QuestionText, RawReply,
+    Resolution, RunStatus, SeededEntropy, Settlement, StepStatus, ToolContent, Usage,
 };
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel, recalled};
 use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobPrune;
-use crate::commit::{AttemptEnd, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::commit::{
+    AttemptEnd, CallCancel, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, StepEnd, UnknownResolution,
+};
 use crate::error::StoreError;
 use crate::overrides::OverrideKind;
 use crate::record::{Choice, EventRecord, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
@@ -51,7 +53,9 @@ async fn write_at_random(model: &dyn Store, other: &dyn Store, seed: u64, writes
         };
         let deletes = matches!(write, Write::Delete { .. });
         let broken_before = if deletes { Some(broken(model, &records).await) } else { None };
-        let (ours, theirs) = (apply(model, &records, &write).await, apply(other, &records, &write).await);
+        // Nothing is drawn for it, so that the story stays the same.
+        let words = Words { with_nul: number % 3 == 0 };
+        let (ours, theirs) = (apply(model, &records, &write, words).await, apply(other, &records, &write, words).await);
         assert_eq!(ours, theirs, "seed {seed}, write {number}: {write:?}");
         let is_accepted = ours.starts_with("Ok");
         accepted += u32::from(is_accepted);
@@ -410,8 +414,42 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
     }
 }
 
+/// How what is said in a write is said: as it is, or with U+0000 in it, as tools, models and people may.
+#[derive(Debug, Clone, Copy)]
+struct Words {
+    with_nul: bool,
+}
+
+impl Words {
+    fn of(self, text: &str) -> String {
+        if self.with_nul { format!("{text}\0\0!") } else { text.to_owned() }
+    }
+
+    fn spoil<const N: usize>(self, texts: [&mut Option<String>; N]) {
+        for text in texts.into_iter().flatten() {
+            *text = self.of(text);
+        }
+    }
+
+    fn of_settlement(self, mut settlement: Settlement) -> Settlement {
+        let Settlement { external_correlation_id, error_code, error_detail, .. } = &mut settlement;
+        self.spoil([external_correlation_id, error_code, error_detail]);
+        settlement
+    }
+
+    fn of_end(self, end: AttemptEnd) -> AttemptEnd {
+        match end {
+            AttemptEnd::NotSent { why } => AttemptEnd::NotSent { why: self.of(&why) },
+            AttemptEnd::Lost { why } => AttemptEnd::Lost { why: self.of(&why) },
+            AttemptEnd::Replied { raw, settlement } => {
+                AttemptEnd::Replied { raw, settlement: settlement.map(|settlement| self.of_settlement(settlement)) }
+            }
+        }
+    }
+}
+
 /// Applies `write` and tells its outcome, refusals included.
-async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String {
+async fn apply(store: &dyn Store, records: &RunRecords, write: &Write, words: Words) -> String {
     let run = &records.run;
     let id = run.owner.as_ref().map_or_else(|| samples::owner(0).trace, |owner| owner.trace.clone());
     let newest = RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch, id };
@@ -426,12 +464,21 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
     let now = at(100);
     match write {
         Write::Acquire => told(store.acquire_run(&run.run_id, &samples::owner(200), now).await),
-        Write::Park { status, stale } => told(store.end_run(lease(*stale), samples::run_end(*status)).await),
+        Write::Park { status, stale } => {
+            let mut end = samples::run_end(*status);
+            words.spoil([&mut end.detail, &mut end.final_output, &mut end.final_artifact_ref]);
+            told(store.end_run(lease(*stale), end).await)
+        }
         Write::Step { name, close: None } => told(store.open_step(&newest, samples::new_step(name)).await),
         Write::Step { name, close: Some(status) } => {
-            told(store.close_step(&newest, samples::step_end(name, *status)).await)
+            let error_detail = Some(words.of("it broke"));
+            told(store.close_step(&newest, StepEnd { error_detail, ..samples::step_end(name, *status) }).await)
         }
-        Write::Request { turn, close: None } => told(store.reserve_request(&newest, samples::reservation(*turn)).await),
+        Write::Request { turn, close: None } => {
+            let mut reservation = samples::reservation(*turn);
+            reservation.model = words.of(&reservation.model);
+            told(store.reserve_request(&newest, reservation).await)
+        }
         Write::Request { turn, close: Some(end) } => {
             told(store.close_request(&newest, u64::from(*turn), *end, now).await)
         }
@@ -440,14 +487,24 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             let heard = Usage { output_tokens: *output, ..samples::usage() };
             told(store.note_usage(&newest, *request, heard).await)
         }
-        Write::Name { request, response, stale } => told(store.note_response(lease(*stale), *request, response).await),
+        Write::Name { request, response, stale } => {
+            told(store.note_response(lease(*stale), *request, &words.of(response)).await)
+        }
         Write::Turn { turn, request, calls, with_usage } => {
             let calls = (1..=*calls).map(|n| {
                 let id = format!("call_{}_{turn}_{n}", run.run_id);
-                if n % 2 == 0 { samples::planned_call(&id, *turn, n) } else { samples::planned_email(&id, *turn, n) }
+                let mut call = if n % 2 == 0 {
+                    samples::planned_call(&id, *turn, n)
+                } else {
+                    samples::planned_email(&id, *turn, n)
+                };
+                (call.name.raw, call.name.tool) = (words.of(&call.name.raw), words.of(&call.name.tool));
+                call
             });
             let mut draft = samples::draft(step, *turn, *request, calls.collect());
             draft.reply.usage = with_usage.then(samples::usage);
+            draft.reply.model = words.of(&draft.reply.model);
+            words.spoil([&mut draft.reply.response_id]);
             told(store.record_turn(&newest, draft).await)
         }
         Write::Commit { turn, name } => told(store.commit_turn(&newest, samples::commit(step, *turn, name)).await),
@@ -476,11 +533,11 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             told(started)
         }
         Write::Settle { call, attempt, end } => {
-            let settle: SettleAttempt = samples::ended(call, *attempt, AttemptEnd::clone(end));
+            let settle: SettleAttempt = samples::ended(call, *attempt, words.of_end(AttemptEnd::clone(end)));
             told(store.settle_attempt(&newest, settle).await)
         }
         Write::Interpret { call, status } => {
-            let settlement = samples::settlement(*status);
+            let settlement = words.of_settlement(samples::settlement(*status));
             told(store.interpret_receipt(&newest, &call_id(call), settlement, Durability::Relaxed, now).await)
         }
         Write::Deduplicate { call, from, key } => {
@@ -488,13 +545,15 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             told(store.deduplicate_call(&newest, &call_id(call), &call_id(from), &key, now).await)
         }
         Write::Cancel { calls } => {
-            told(store.cancel_calls(&newest, calls.iter().map(|call| cancel(call)).collect(), now).await)
+            let cancels = calls.iter().map(|call| cancel(call));
+            let cancels = cancels.map(|cancel| CallCancel { message: words.of(&cancel.message), ..cancel });
+            told(store.cancel_calls(&newest, cancels.collect(), now).await)
         }
-        Write::MarkLost => told(store.mark_lost(&newest, "died", now).await),
+        Write::MarkLost => told(store.mark_lost(&newest, &words.of("died"), now).await),
         Write::Happened { call, question } => {
             let resolution = UnknownResolution::Happened {
                 raw: samples::raw(),
-                settlement: samples::settlement(CallStatus::Succeeded),
+                settlement: words.of_settlement(samples::settlement(CallStatus::Succeeded)),
                 evidence: EvidenceLevel::Reconciled,
             };
             told(store.resolve_unknown(&newest, &call_id(call), resolution, question.as_ref(), now).await)
@@ -504,7 +563,9 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
         ),
         Write::Correct { call, outcome, is_idle } => {
             let Some(call) = records.call(&call_id(call)) else { return String::new() };
-            let correct = CorrectCall { is_idle: *is_idle, ..samples::correct(call, *outcome, 100) };
+            let mut correct = CorrectCall { is_idle: *is_idle, ..samples::correct(call, *outcome, 100) };
+            correct.correction.reason = words.of(&correct.correction.reason);
+            words.spoil([&mut correct.correction.proof]);
             told(store.correct_call(correct).await)
         }
         Write::Recall { call, attempts, did_nothing } => {
@@ -516,9 +577,15 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
         Write::Ask { name, call } => {
             let mut question = samples::question(name, call.as_deref());
             question.choices.push(Choice::Continue);
+            question.text = QuestionText::new(&words.of(question.text.as_str()));
             told(store.raise_question(&newest, question).await)
         }
-        Write::Answer { question, choice } => told(store.insert_answer(samples::answer(question, *choice)).await),
+        Write::Answer { question, choice } => {
+            let mut answer = samples::answer(question, *choice);
+            answer.by = words.of(&answer.by);
+            words.spoil([&mut answer.answer.proof, &mut answer.answer.text]);
+            told(store.insert_answer(answer).await)
+        }
         Write::Close { question, is_withdrawn: true } => {
             told(store.withdraw_question(&newest, &question_id(question), now).await)
         }
@@ -527,13 +594,11 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
         }
         Write::Override { component, value } => {
             let value = serde_json::json!(value);
-            told(
-                store
-                    .insert_override(samples::new_override(run.run_id.as_str(), OverrideKind::Budget, component, value))
-                    .await,
-            )
+            let mut new = samples::new_override(run.run_id.as_str(), OverrideKind::Budget, component, value);
+            new.made_by = words.of(&new.made_by);
+            told(store.insert_override(new).await)
         }
-        Write::RequestCancel => told(store.request_cancel(&run.run_id, "enough", now).await),
+        Write::RequestCancel => told(store.request_cancel(&run.run_id, &words.of("enough"), now).await),
         Write::Delete { force } => {
             told(store.delete_run(&RunDeletion { run_id: run.run_id.clone(), force: *force, by: None, at: now }).await)
         }

@@ -39,12 +39,12 @@ async fn open(store: &dyn Store, new: NewSession) -> Result<(), StoreError> {
     store.commit(&Author::Command, batch).await.map(drop)
 }
 
-async fn session<'s>(store: &'s dyn Store, id: &str, project: &str) -> Scene<'s> {
+pub(super) async fn session<'s>(store: &'s dyn Store, id: &str, project: &str) -> Scene<'s> {
     open(store, new_session(id, project, id)).await.unwrap();
     Scene::take(store, id).await
 }
 
-fn arrival(scene: &Scene<'_>, id: &str, planned: Option<PlannedCall>, call: &str) -> NewArrival {
+pub(super) fn arrival(scene: &Scene<'_>, id: &str, planned: Option<PlannedCall>, call: &str) -> NewArrival {
     let like = samples::planned_email(call, 1, 1);
     NewArrival {
         arrival: ArrivalRecord {
@@ -66,7 +66,7 @@ fn arrival(scene: &Scene<'_>, id: &str, planned: Option<PlannedCall>, call: &str
     }
 }
 
-async fn write(store: &dyn Store, lease: &RunLease, change: Change) -> Result<(), StoreError> {
+pub(super) async fn write(store: &dyn Store, lease: &RunLease, change: Change) -> Result<(), StoreError> {
     store.commit(&Author::Owner(lease.clone()), Batch::of([change])).await.map(drop)
 }
 

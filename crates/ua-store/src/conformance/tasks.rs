@@ -8,7 +8,7 @@ use crate::commit::{NewRun, StartAttempt};
 use crate::error::StoreError;
 use crate::{LedgerStore, RunStore, Store};
 
-fn task(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
+pub(super) fn task(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
     let policy =
         CallPolicy { class: SideEffectClass::Local, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() };
     PlannedCall { name: ToolName::task(), policy: policy.into(), ..samples::planned_call(id, turn, ordinal) }
@@ -19,7 +19,7 @@ fn child(call: &str, parent: &RunId) -> NewRun {
     NewRun { run_mode: "task".to_owned(), ..samples::child_run(id.as_str(), parent.as_str()) }
 }
 
-fn start(call: &str, parent: &RunId) -> StartAttempt {
+pub(super) fn start(call: &str, parent: &RunId) -> StartAttempt {
     StartAttempt { child: Some(Box::new(child(call, parent))), ..samples::start(call, 1, call) }
 }
 

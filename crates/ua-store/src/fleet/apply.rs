@@ -18,7 +18,8 @@ fn conflict(table: &'static str, key: &str, why: impl Into<String>) -> StoreErro
 /// # Errors
 ///
 /// As the change says; nothing of it is to be kept then.
-pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetDone, R::Error> {
+pub fn apply_fleet<R: FleetRows>(rows: &R, mut change: FleetChange) -> Result<FleetDone, R::Error> {
+    change.clean();
     let mut done = FleetDone::default();
     match change {
         FleetChange::Register(worker) => {

@@ -7,6 +7,7 @@ use super::{conflict, not_found};
 use crate::commit::{Answer, NewAnswer, NewQuestion};
 use crate::error::StoreError;
 use crate::gateway::{is_gateway, is_over};
+use crate::plain_text::plain_text;
 use crate::record::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecord};
 
 /// A new, open question of `run`.
@@ -16,7 +17,7 @@ pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
         run_id: run.clone(),
         call_id: question.call_id,
         kind: question.kind,
-        text: question.text.into(),
+        text: plain_text(question.text.as_str()).into_owned(),
         detail: question.detail,
         choices: question.choices,
         created_at: question.at,
@@ -174,7 +175,10 @@ pub fn abort_in(question: &QuestionRecord) -> Option<Timestamp> {
 /// does not count: what it is about is there again.
 pub fn is_same_question(asked: &QuestionRecord, new: &NewQuestion) -> bool {
     let is_of_run = asked.call_id.is_none() && new.call_id.is_none();
-    is_of_run && asked.status == QuestionStatus::Open && asked.kind == new.kind && asked.text == new.text.as_str()
+    is_of_run
+        && asked.status == QuestionStatus::Open
+        && asked.kind == new.kind
+        && asked.text == plain_text(new.text.as_str())
 }
 
 /// Refuses a question that is not about `call`.

@@ -8,6 +8,7 @@ use ua_core::{QuestionId, RunId, RunStatus, StepStatus, Timestamp, Usage};
 use super::{conflict, not_found};
 use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
 use crate::error::StoreError;
+use crate::plain_text::plain_text;
 use crate::record::{
     CheckpointRecord, MessageRecord, OwnerStamp, ProcessSpan, RequestRecord, RequestStatus, RunLease, RunRecord,
     StepRecord,
@@ -44,7 +45,8 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         || Some(mark_of(&run.run_id, run.created_at, &run.workspace_dir)),
         |parent| parent.lineage_mark.clone(),
     );
-    let prompt = run.opening.text();
+    let prompt = plain_text(&run.opening.text()).into_owned();
+    let plain = |text: String| plain_text(&text).into_owned();
     let opening = MessageRecord { seq: 1, turn: 0, message: run.opening, created_at: run.created_at };
     // A sub-agent starts a conversation of its own; a fork starts from its parent's.
     let forked_from = parent.filter(|_| run.run_mode != "task").and_then(|parent| parent.provider_session_id.clone());
@@ -61,7 +63,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         entrypoint: run.entrypoint,
         run_mode: run.run_mode,
         job_path: run.job_path,
-        job_key: run.spec.job_key.clone(),
+        job_key: run.spec.job_key.clone().map(plain),
         spec: Arc::new(run.spec),
         last_job_prompt: prompt,
         workspace_dir: run.workspace_dir,
@@ -87,7 +89,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         taint: parent.map_or_else(Taint::default, |parent| parent.taint),
         iteration_count: 0,
         max_iterations: harness.as_ref().map(|harness| harness.max_iterations),
-        completion_promise: harness.and_then(|harness| harness.completion_promise),
+        completion_promise: harness.and_then(|harness| harness.completion_promise).map(plain),
         held_millis: 0,
         held_from: None,
         seen_at: None,
