@@ -159,8 +159,8 @@ impl Home {
         Ok((folder, workspace))
     }
 
-    /// Where the workspace of a run is: in a root of this user's, under a name that a workspace may have. It is a row that says where, so whoever
-    /// writes rows could have a run read and write whatever this user can.
+    /// Where the workspace of a run is: in a root of this user's whose runs are in this database, under a name that a workspace may have. It is a row
+    /// that says where, so whoever writes rows could have a run read and write whatever this user can, and what runs of other projects keep.
     ///
     /// # Errors
     /// It is anywhere else.
@@ -168,7 +168,8 @@ impl Home {
         let folder = Path::new(&run.workspace_dir);
         let is_plain = |below: &Path| below.components().all(|part| matches!(part, Component::Normal(_)));
         let is_workspace = |below: &Path| is_plain(below) && self.own_name(below).is_none();
-        self.place_of(folder).filter(|(_, below)| is_workspace(below)).ok_or_else(|| {
+        let place = self.place_of(folder);
+        place.filter(|(root, below)| is_workspace(below) && self.has_runs_of(root)).ok_or_else(|| {
             HostError::usage(format!(
                 "the workspace of run {} would be {}, which is not a workspace below a root of yours",
                 run.run_id,
@@ -393,6 +394,36 @@ mod tests {
         let home = Home::new(&Settings::read(process), Some(Path::new("runs")), &KnownSecrets::default()).unwrap();
         let run = RunId::parse("comments").unwrap();
         assert!(home.workspace_for(&run, Some("mine"), Timestamp::from_millis(0)).is_ok());
+    }
+
+    /// Of two roots of one user a run of the one is in no workspace of the other, unless both have their runs in one database.
+    #[test]
+    fn s9_a_run_works_in_no_workspace_of_a_root_whose_runs_are_elsewhere() {
+        use crate::env::Process;
+        use crate::settings::Settings;
+
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let at = |root: &str, database: Option<&str>| {
+            let database =
+                database.map(|file| ("UA_RUNTIME_DB_PATH".to_owned(), place.join(file).display().to_string()));
+            let home = [("HOME".to_owned(), place.join("home").display().to_string())];
+            let variables = home.into_iter().chain(database).collect();
+            let process = Process { variables, folder: Some(place.clone()), program: None };
+            Home::new(&Settings::read(process), Some(Path::new(root)), &KnownSecrets::default()).unwrap()
+        };
+        let mut run = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#).records.run;
+        for (databases, is_shared) in [([None, None], false), ([Some("runs.db"), Some("runs.db")], true)] {
+            let [ours, theirs] = [("ours", databases[0]), ("theirs", databases[1])]
+                .map(|(root, database)| at(&format!("{root}_{is_shared}"), database));
+            for home in [&ours, &theirs] {
+                super::super::close(home.open().unwrap());
+            }
+            for (root, is_found) in [(ours.root(), true), (theirs.root(), is_shared)] {
+                run.workspace_dir = root.join("session_1").display().to_string();
+                assert_eq!(ours.place_of_run(&run).is_ok(), is_found, "{} {is_shared}", run.workspace_dir);
+            }
+        }
     }
 
     #[test]
