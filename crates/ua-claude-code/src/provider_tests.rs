@@ -112,6 +112,8 @@ async fn s9_a_session_that_somebody_wrote_down_is_no_option_of_the_program() {
     std::fs::write(&brought, "{}").unwrap();
     provider.complete(&request(history), &Silent).await.unwrap();
     let started = std::fs::read_to_string(folder.path().join("starts")).unwrap();
-    assert!(started.contains("--setting-sources=") && !started.contains("hooks"), "{started}");
-    assert!(!started.contains("--resume") && !brought.exists(), "{started}");
+    assert!(!started.contains("--resume") && !started.contains("hooks") && !brought.exists(), "{started}");
+    for wall in ["--setting-sources=", "--strict-mcp-config", "--tools=", "--disable-slash-commands"] {
+        assert!(started.split(' ').any(|word| word == wall), "{wall}: {started}");
+    }
 }
