@@ -23,9 +23,9 @@ const SESSION: &str = ".jsonl";
 pub(crate) fn keep_sessions_only(folder: &Folder) -> io::Result<()> {
     let home = folder.make_folder(HOME)?;
     keep_folders(&home, |name| name == OWN)?;
-    let Ok(own) = home.folder(OWN) else { return Ok(()) };
+    let Some(own) = below(&home, OWN)? else { return Ok(()) };
     keep_folders(&own, |name| name == SESSIONS)?;
-    let Ok(sessions) = own.folder(SESSIONS) else { return Ok(()) };
+    let Some(sessions) = below(&own, SESSIONS)? else { return Ok(()) };
     keep_folders(&sessions, |_| true)?;
     for (name, _) in sessions.entries()? {
         let place = sessions.folder(&name)?;
@@ -36,6 +36,15 @@ pub(crate) fn keep_sessions_only(folder: &Folder) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The folder of this name, if it is there.
+fn below(folder: &Folder, name: &str) -> io::Result<Option<Folder>> {
+    match folder.folder(name) {
+        Ok(below) => Ok(Some(below)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes all but folders with such names.
