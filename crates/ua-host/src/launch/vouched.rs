@@ -7,7 +7,8 @@
 //! a copy of one moves it. What has none, or another one, was found and not said: its servers ask as those of a file that was found do, its
 //! policies only raise caution, and nothing private is reached. What a person says for one command is no word for what that command stores: it gets
 //! no seal. On a server that several users and machines share the database is believed, as they have configured it.
-//! Proved by: this file's tests, `tests/e2e/adopted.rs`, the attacks 3t to 3v.
+//! Why so: `docs/adr/0047-a-seal-says-for-what-and-where.md`.
+//! Proved by: this file's tests, `tests/e2e/adopted.rs`, the attacks 3l, 3m and 3t to 3v.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
