@@ -208,6 +208,18 @@ impl Home {
         ends.find(is_there).filter(|_| !own.is_empty() && name.contains(&format!("_{own}")))
     }
 
+    /// The workspace of the run that a sub-agent works for, which works in `workspace`: two folders above, and in the same root.
+    pub(crate) fn workspace_above(&self, workspace: &Path) -> Option<PathBuf> {
+        let (root, below) = self.place_of(workspace)?;
+        let above = below.parent()?.parent().filter(|above| !above.as_os_str().is_empty())?;
+        Some(root.join(above))
+    }
+
+    /// Where in this root the workspace of a run is by its row, if that can be one: what is removed with a run.
+    pub fn workspace_here(&self, folder: &Path) -> Option<PathBuf> {
+        self.inside_root(folder).filter(|below| self.own_name(below).is_none())
+    }
+
     /// The root that a run's folder is in, and where in it: this one, or another one of this user whose runs are in the same database.
     pub(super) fn place_of(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
         if let Some(below) = self.inside_root(folder) {
@@ -394,6 +406,25 @@ mod tests {
         let home = Home::new(&Settings::read(process), Some(Path::new("runs")), &KnownSecrets::default()).unwrap();
         let run = RunId::parse("comments").unwrap();
         assert!(home.workspace_for(&run, Some("mine"), Timestamp::from_millis(0)).is_ok());
+    }
+
+    /// Nothing of ours is removed with a run, whatever its row says, and no sub-agent reads above the root.
+    #[test]
+    fn s9_what_is_removed_or_opened_by_a_row_is_a_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(folder.path(), None);
+        let here = |name: &str| home.workspace_here(&home.root().join(name));
+        assert_eq!(here("session_1"), Some("session_1".into()));
+        assert_eq!(here("mine/x"), Some("mine/x".into()));
+        for own in ["", "locks", "outbox", "outbox/new", "objects", "claude-code/r", "runtime_state.db", "../elsewhere"]
+        {
+            assert_eq!(here(own), None, "{own}");
+        }
+        let above = |name: &str| home.workspace_above(&home.root().join(name));
+        assert_eq!(above("session_1/tasks/t"), Some(home.root().join("session_1")));
+        for other in ["", "session_1", "session_1/tasks", "../elsewhere/x/y"] {
+            assert_eq!(above(other), None, "{other}");
+        }
     }
 
     /// Of two roots of one user a run of the one is in no workspace of the other, unless both have their runs in one database.
