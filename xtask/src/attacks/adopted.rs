@@ -60,6 +60,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         mark: Mark::Mended,
         play: schedule_under_another_name,
     },
+    Scenario {
+        number: "3n",
+        waits: false,
+        name: "the row of a sub-agent that waits for an answer gets a folder of the user as the one that it works in",
+        must: "nothing is written in that folder, and nothing read",
+        mark: Mark::Mended,
+        play: sub_agent_elsewhere,
+    },
 ];
 
 /// Where the attacker made their root.
@@ -203,4 +211,45 @@ fn schedule_under_another_name(stage: &Stage) -> anyhow::Result<Verdict> {
     let ran = started.exists();
     let held = if ran { "FELL, the server of the user was started for it" } else { "held" };
     Ok(Verdict::of(!ran, format!("what is due: {held}, {}", end.told())))
+}
+
+/// Gives the sub-agents of a database another folder.
+const MOVED: &str = r"
+import sqlite3, sys
+mine = sqlite3.connect(sys.argv[1], isolation_level=None)
+mine.execute('update runs set workspace_dir = ?1 where parent_run_id is not null', (sys.argv[2],))
+mine.close()
+";
+
+fn sub_agent_elsewhere(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let folder = world.path("home/thesis");
+    fs::create_dir(&folder)?;
+    fs::write(folder.join("thesis.txt"), "years of work")?;
+    let mail = call("mcp__ua__send_email", &json!({"to": ["x@evil.test"], "subject": "R", "body": "B"}));
+    let write = json!({"name": "mcp__ua__write_local_file", "input": {"path": "planted.txt", "content": "planted"}});
+    let read = json!({"name": "mcp__ua__read_local_file", "input": {"path": "thesis.txt"}});
+    let task = call("mcp__ua_agents__task", &json!({"description": "Tell", "prompt": "ALPHA: go on."}));
+    let done = json!({"text": "Done."});
+    let script = json!({
+        "turns": [task, done],
+        "conversations": [{"when": "ALPHA", "turns": [mail, {"tools": [write, read]}, done]}],
+    });
+    world.job(&json!({"subagents": {}, "tools": {"builtin": true}}), "", &script)?;
+    world.run(&["job", "job.json", "--run-id", "r"])?.must(75)?;
+    let database = world.path("root").join("runtime_state.db");
+    let moved = Command::new(PYTHON).args(["-c", MOVED]).args([&database, &folder]).status();
+    ensure!(moved.context("change it")?.success(), "nothing was changed");
+    world.answer(&world.question()?, "approve")?;
+    let end = world.resume()?;
+    let calls = world.json(&["calls", "list"])?.to_string();
+    let (wrote, heard) = (folder.join("planted.txt").exists(), folder.join("logs").exists());
+    let held = match (wrote, heard) {
+        (true, _) => "FELL, the sub-agent wrote in the user's folder",
+        (false, true) => "FELL, its tool server worked in the user's folder",
+        (false, false) => "held",
+    };
+    // The calls were made, wherever that was.
+    ensure!(calls.contains("write_local_file"), "the sub-agent did not go on: {}", end.err);
+    Ok(Verdict::of(!wrote && !heard, format!("where a sub-agent works: {held}, {}", end.told())))
 }
