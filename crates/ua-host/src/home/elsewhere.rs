@@ -63,9 +63,10 @@ impl Home {
     }
 
     /// Whether runs of a root of this user's are in this database: on a server those of any may be, and of files each root says which has its own.
+    /// The folder that a database is in is noted like a root, and may be the user's home.
     pub(super) fn has_runs_of(&self, root: &Path) -> bool {
-        let is_in_it = root == self.root || root.join(DATABASE) == self.database;
-        self.is_on_a_server() || is_in_it || noted_database(root).is_some_and(|noted| noted == self.database)
+        let is_said = || noted_database(root).is_some_and(|noted| noted == self.database);
+        self.is_on_a_server() || root == self.root || is_said()
     }
 
     /// The refusal of a file where the runs of this root are in another one, which nobody named.

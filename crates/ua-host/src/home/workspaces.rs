@@ -450,7 +450,8 @@ mod tests {
             for home in [&ours, &theirs] {
                 super::super::close(home.open().unwrap());
             }
-            for (root, is_found) in [(ours.root(), true), (theirs.root(), is_shared)] {
+            // The folder of a database is noted as well, and is no root.
+            for (root, is_found) in [(ours.root(), true), (theirs.root(), is_shared), (place.as_path(), false)] {
                 run.workspace_dir = root.join("session_1").display().to_string();
                 assert_eq!(ours.place_of_run(&run).is_ok(), is_found, "{} {is_shared}", run.workspace_dir);
             }
