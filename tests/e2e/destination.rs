@@ -283,7 +283,9 @@ fn a_relative_path_is_one_place_for_every_run_and_resume() {
         assert_eq!(shown, [&json!(whole)], "{variable}");
     }
     // Two jobs have one memory.
-    let env = env().with_env("UA_MEMORY", "memory.db");
+    let env = env();
+    let memory = env.arg("work/memory.db");
+    let env = env.with_env("UA_MEMORY", &memory);
     for (name, tool, input) in [
         ("keep", "archival_memory_insert", json!({"content": "zebras are striped"})),
         ("find", "archival_memory_search", json!({"query": "zebras"})),

@@ -136,9 +136,11 @@ fn a_place_of_a_built_in_tool_that_cannot_be_used_is_named_before_a_run_is_store
         ("UA_MAIL", "maildir:/dev/null", "/dev/null"),
         ("UA_OBJECTS", "file:///dev/null", "/dev/null"),
         ("UA_MEMORY", "/dev/null", "/dev/null"),
-        ("UA_MEMORY", "taken", "work/taken"),
+        ("UA_MEMORY", "<work>/taken", "work/taken"),
     ] {
-        let env = env().with_env(variable, value);
+        let env = env();
+        let value = value.replace("<work>", &env.arg("work"));
+        let env = env.with_env(variable, &value);
         env.write("work/taken", "somebody's text, which is no database");
         let job = env.job(&json!({}), &json!([{"text": "hi"}]));
         for args in [&["job", "--check", &job][..], &["job", &job]] {

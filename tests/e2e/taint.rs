@@ -89,6 +89,10 @@ fn s1_a_job_takes_no_question_away_that_the_user_wants_to_be_asked() {
     wants(&["resume", "c", "--max-turns", "+5"]).refused(2, &["UA_ASK_ON_TAINTED_EFFECT", "`ua fork`"]);
     wants(&["fork", "c", "--run-id", "d", "--max-turns", "+5"]).code(75).shows(&["untrusted text and private data"]);
     assert_eq!(env.comments().len(), 1);
+    // Whichever command starts it, or will have it started.
+    env.run(&["fork", "c", "--run-id", "e", "--max-turns", "+5"]).says(&said);
+    env.run(&["schedule", "add", "nightly", &job, "--cron", "@daily"]).code(0).says(&said);
+    env.run(&["schedule", "run", "nightly"]).code(0).says(&said);
     // It is the user's to say, and no project's.
     env.write("work/ua.toml", "ask_on_tainted_effect = false\n");
     env.run(&["runs", "list"]).refused(2, &["a project may not set"]);

@@ -223,8 +223,19 @@ fn a_made_up_cargo_command_is_seen() {
 // Flags.
 
 /// Flags of programs of others that the pages name: of Claude Code.
-const OF_OTHERS: [&str; 8] =
-    ["--api-key", "--fork-session", "--continue", "--from", "--import", "--spec", "--token", "--with"];
+const OF_OTHERS: [&str; 11] = [
+    "--api-key",
+    "--fork-session",
+    "--continue",
+    "--from",
+    "--import",
+    "--setting-sources",
+    "--spec",
+    "--strict-mcp-config",
+    "--token",
+    "--tools",
+    "--with",
+];
 
 /// The flags of this program and of everything below it.
 fn flags(command: &clap::Command, found: &mut BTreeSet<String>) {

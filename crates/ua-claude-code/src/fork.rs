@@ -18,6 +18,7 @@ use ua_llm::ModelRequest;
 
 use crate::config::{ClaudeCodeConfig, ForkedFrom, HOME};
 use crate::process::SYSTEM_PROMPT;
+use crate::session;
 
 /// Where `claude` keeps its sessions, below its home: a folder for each working directory.
 const PROJECTS: &str = ".claude/projects";
@@ -27,8 +28,7 @@ const MOST: u64 = 256 * 1024 * 1024;
 /// The session that this run's first process forks, if it is there and ends where the run begins. Copies it on first sight.
 pub(crate) fn prepare(config: &ClaudeCodeConfig, from: &ForkedFrom, request: &ModelRequest) -> Option<String> {
     let id = &from.session;
-    let is_a_name = !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    if !is_a_name {
+    if !session::is_name(id) {
         return None;
     }
     if let Some(own) = find(&Folder::open_itself(&config.folder).ok()?, id) {

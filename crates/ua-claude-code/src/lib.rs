@@ -19,6 +19,7 @@ mod bridge;
 mod config;
 mod desk;
 mod fork;
+mod home;
 mod process;
 mod prompt;
 mod provider;

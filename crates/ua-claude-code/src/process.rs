@@ -1,8 +1,7 @@
 //! One process of `claude`, from its start to its end.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -14,8 +13,9 @@ use ua_files::{Folder, Kind};
 use ua_llm::ModelRequest;
 use ua_mcp::ShimArgs;
 
-use crate::config::{ClaudeCodeConfig, HOME, NAME, WORK};
+use crate::config::{ClaudeCodeConfig, NAME, WORK};
 use crate::desk::Desk;
+use crate::home::{self, remove};
 use crate::stream::Assembler;
 
 /// The file with the system prompt, in its folder.
@@ -67,7 +67,7 @@ impl Live {
         if *start == Start::Fresh && config.session.is_none() {
             remove(&config.home())?;
         }
-        folder.make_folder(HOME)?;
+        home::keep_sessions_only(&folder)?;
         // An empty one, each time: what an earlier process left there could be settings to this one.
         remove(&config.work())?;
         folder.make_folder(WORK)?;
@@ -186,12 +186,4 @@ fn log(folder: &Folder) -> io::Result<File> {
         folder.remove(LOG)?;
     }
     folder.append(LOG)
-}
-
-/// Removes a folder with what is in it, or a link in its place.
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
 }

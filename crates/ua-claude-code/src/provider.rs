@@ -70,8 +70,8 @@ impl ClaudeCode {
         if prompt::has_reply(&request.messages) {
             let forked = self.config.forked_from.as_ref();
             starts.extend(forked.and_then(|from| fork::prepare(&self.config, from, request)).map(Start::Fork));
-            let kept = session::load(&self.config.folder).or_else(|| self.config.session.clone());
-            starts.extend(kept.map(Start::Resume));
+            let kept = [session::load(&self.config.folder), self.config.session.clone()].into_iter().flatten();
+            starts.extend(kept.filter(|name| session::is_name(name)).take(1).map(Start::Resume));
         }
         starts.push(Start::Fresh);
         starts

@@ -9,9 +9,9 @@ use ua_mcp::{LockDir, ShimCommand};
 
 use super::*;
 
-/// Says one reply with a tool use, notes that it was started, and ends.
+/// Says one reply with a tool use, notes with which words it was started, and ends.
 const DYING: &str = r#"#!/bin/sh
-echo started >> "$(dirname "$0")/starts"
+echo "$*" >> "$(dirname "$0")/starts"
 read -r prompt
 echo '{"type":"system","subtype":"init","session_id":"s-1"}'
 echo '{"type":"stream_event","event":{"type":"message_start","message":{"model":"m","usage":{"input_tokens":3}}}}'
@@ -80,4 +80,40 @@ async fn a_process_that_died_unnoticed_is_not_replaced_before_the_conversation_i
     let note = Message::user(Origin::Resume, "You were interrupted.");
     provider.complete(&request([history, vec![note]].concat()), &Silent).await.unwrap();
     assert_eq!(starts(), 2);
+}
+
+/// A row of the database, or a file that came with a checkout, names the session that is gone on with: it is a name, and no option.
+#[tokio::test]
+async fn s9_a_session_that_somebody_wrote_down_is_no_option_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut provider = provider(folder.path());
+    let reply = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("Yes.")].into() };
+    let history =
+        vec![Message::user(Origin::Prompt, "Do it."), reply, Message::user(Origin::Resume, "You were interrupted.")];
+    let hooks = r#"--settings={"hooks":{}}"#;
+    let mut asked = |words: Option<&str>, stored: Option<&str>| {
+        provider.config.session = words.map(str::to_owned);
+        if let Some(stored) = stored {
+            session::save(&provider.config.folder, stored).unwrap();
+        } else {
+            session::forget(&provider.config.folder).unwrap();
+        }
+        provider.starts(&request(history.clone()))
+    };
+    let resumed = |name: &str| vec![Start::Resume(name.to_owned()), Start::Fresh];
+    assert_eq!(asked(Some(hooks), None), [Start::Fresh]);
+    assert_eq!(asked(None, Some("../s-1")), [Start::Fresh]);
+    assert_eq!(asked(Some("s-1"), Some(hooks)), resumed("s-1"));
+    assert_eq!(asked(Some("s-1"), Some("s-2")), resumed("s-2"));
+    // What is told to the program is what was found to be a name, in a home without what else somebody put there.
+    asked(Some(hooks), None);
+    let brought = provider.config.home().join(".claude/settings.json");
+    std::fs::create_dir_all(brought.parent().unwrap()).unwrap();
+    std::fs::write(&brought, "{}").unwrap();
+    provider.complete(&request(history), &Silent).await.unwrap();
+    let started = std::fs::read_to_string(folder.path().join("starts")).unwrap();
+    assert!(!started.contains("--resume") && !started.contains("hooks") && !brought.exists(), "{started}");
+    for wall in ["--setting-sources=", "--strict-mcp-config", "--tools=", "--disable-slash-commands"] {
+        assert!(started.split(' ').any(|word| word == wall), "{wall}: {started}");
+    }
 }

@@ -18,6 +18,16 @@ struct Stored {
 /// The most of the file that is read.
 const MOST: u64 = 4096;
 
+/// The longest name of a session: those of `claude` have 36 characters.
+const LONGEST: usize = 100;
+
+/// Whether a word can be the name of a session. It stands on a command line, where another word could be an option that starts programs, and in
+/// the name of a file; and it comes from a row and a file that somebody else may have written.
+pub(crate) fn is_name(word: &str) -> bool {
+    let is_plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    is_plain && word.len() <= LONGEST && word.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+}
+
 /// The session that was told last.
 pub(crate) fn load(folder: &Path) -> Option<String> {
     let stored = Folder::open_itself(folder).ok()?.read(FILE, MOST).ok()?;
@@ -44,6 +54,30 @@ pub(crate) fn forget(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s9_an_option_or_a_path_is_no_name_of_a_session() {
+        for name in ["s-1", "a", "3fa85f64-5717-4562-b3fc-2c963f66afa6", "stand_in_7"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(LONGEST + 1);
+        for word in [
+            "",
+            "-",
+            "--settings={}",
+            "--dangerously-skip-permissions",
+            "-c",
+            "_x",
+            "../x",
+            "/x.jsonl",
+            "a b",
+            "a=b",
+            "é",
+            long.as_str(),
+        ] {
+            assert!(!is_name(word), "{word}");
+        }
+    }
 
     #[test]
     fn the_session_that_was_told_last_is_the_one_that_is_kept() {

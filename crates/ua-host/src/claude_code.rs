@@ -68,10 +68,17 @@ fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// What the program says its version is.
+/// What the program says its version is. It is asked in no folder of anybody's: what lies where a program works may be settings to what it is made
+/// with.
 pub fn version(settings: &Settings, program: &Path) -> Option<String> {
     let mut command = Command::new(program);
-    command.arg("--version").env_clear().envs(environment(settings)).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg("--version")
+        .env_clear()
+        .envs(environment(settings))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .current_dir("/");
     let output = command.output().ok().filter(|output| output.status.success())?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }

@@ -58,13 +58,18 @@ pub(crate) fn check_questions(settings: &Settings, spec: &RunSpec) -> Result<(),
     .not_begun())
 }
 
-/// Says at each start which questions a job takes away: whoever starts it need not have written it.
-pub(crate) fn tell_lifted_questions(people: &dyn People, spec: &RunSpec) {
+/// Which questions a job takes away, in a sentence; `None` when it takes none.
+pub(crate) fn lifted_questions(spec: &RunSpec) -> Option<String> {
     let lifts = spec.lifts();
     let questions = lifts.iter().filter(|lift| QUESTIONS.iter().any(|field| lift.contains(field)));
     let questions: Vec<&str> = questions.map(String::as_str).collect();
-    if !questions.is_empty() {
-        people.tell(&format!("note: this job, without a question: {}", questions.join("; ")));
+    (!questions.is_empty()).then(|| format!("note: this job, without a question: {}", questions.join("; ")))
+}
+
+/// Says at each start which questions a job takes away: whoever starts it need not have written it.
+pub(crate) fn tell_lifted_questions(people: &dyn People, spec: &RunSpec) {
+    if let Some(lifted) = lifted_questions(spec) {
+        people.tell(&lifted);
     }
 }
 

@@ -129,6 +129,8 @@ impl Fork {
         store: Database,
         fork: RunRecord,
     ) -> Result<Ending, HostError> {
+        consent::tell_unsaid(people.as_ref(), &self.launch);
+        consent::tell_lifted_questions(people.as_ref(), &fork.spec);
         Box::pin(session::run(host, people, store, fork, &self.launch, Taking::Forked)).await
     }
 }

@@ -357,9 +357,7 @@ async fn store_new(
     };
     launch.tell_unknown_model(host.settings(), people.as_ref());
     launch.tell_uncounted(host.settings(), people.as_ref(), &store).await;
-    if !request.is_instant {
-        consent::tell_lifted_questions(people.as_ref(), &run.spec);
-    }
+    consent::tell_lifted_questions(people.as_ref(), &run.spec);
     earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();

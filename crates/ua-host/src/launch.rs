@@ -40,7 +40,7 @@ use crate::{models, policies, pricing};
 
 pub(crate) use self::known::SERVERS_CHANGED;
 pub(crate) use self::named_policies::Begun;
-pub(crate) use self::vouched::Vouched;
+pub(crate) use self::vouched::{SEAL, SaidBy, Vouched};
 
 use self::known::KnownServers;
 use self::vouched::UNSAID;
@@ -128,6 +128,9 @@ pub struct Launch {
     /// Nobody but the database says how the run is started.
     #[serde(skip)]
     is_unsaid: bool,
+    /// Nobody but the database says it, and a person believes that for the command at work.
+    #[serde(skip)]
+    is_for_now: bool,
     /// It is that of a fork, which takes a file that is named again and accepts nothing.
     #[serde(skip)]
     is_of_fork: bool,
@@ -202,6 +205,9 @@ pub struct Configured {
     /// Nobody but the database says so.
     #[serde(skip)]
     pub(crate) is_unsaid: bool,
+    /// Nobody but the database says so, and a person believes that for the command at work.
+    #[serde(skip)]
+    pub(crate) is_for_now: bool,
     policies: Vec<PathBuf>,
     folder: PathBuf,
     allow_private_addresses: bool,
@@ -243,6 +249,7 @@ impl Configured {
             mcp_config_is_standing: mcp_config.as_ref().is_some_and(|file| file.is_standing),
             mcp_config: mcp_config.map(|file| settings.absolute(&file.path)).transpose()?,
             is_unsaid: false,
+            is_for_now: false,
             policies,
             folder: settings.absolute(Path::new("."))?,
             allow_private_addresses: options.allow_private_addresses || settings.is_on("UA_ALLOW_PRIVATE_ADDRESSES"),
@@ -283,6 +290,7 @@ impl Launch {
             folder: Some(configured.folder),
             known_servers: None,
             is_unsaid: false,
+            is_for_now: configured.is_for_now,
             is_of_fork: false,
             run: None,
             accepted_servers: None,
@@ -792,6 +800,7 @@ impl Launch {
             folder: None,
             known_servers: None,
             is_unsaid: false,
+            is_for_now: false,
             is_of_fork: false,
             run: None,
             accepted_servers: None,

@@ -24,6 +24,7 @@ use crate::home::DATABASE;
 use crate::settings::Settings;
 use crate::trust::runs::TrustedRuns;
 
+pub(crate) use self::databases::name_of as name_of_database;
 pub(crate) use self::launches::Earlier;
 
 /// The file in a root that says which one it is.

@@ -26,16 +26,18 @@ use crate::text::line;
 pub use builtin::{BUILTIN, MailFolder, builtin_server, check_builtin, made_of, mail_in_a_folder};
 pub(crate) use listed::{Handover, Listed};
 
-/// The transport to the servers of a run ([`servers_of`]); nothing is started yet. Of one that is taken again each server is asked for its tools before
-/// anything else: what stopped it may be that a server is another than this program takes it for. The redactor knows what they are given.
+/// The transport to the servers of a run ([`servers_of`]), which works in `workspace`; nothing is started yet. Of one that is taken again each server is
+/// asked for its tools before anything else: what stopped it may be that a server is another than this program takes it for. The redactor knows what
+/// they are given.
 pub(crate) fn tool_servers(
     host: &Host,
     run: &RunRecord,
+    workspace: &Path,
     servers: Vec<ServerSpec>,
     watcher: Watcher,
     is_taken_again: bool,
 ) -> Result<Arc<McpTransport>, HostError> {
-    let logs = Path::new(&run.workspace_dir).join("logs");
+    let logs = workspace.join("logs");
     let progress = told_to(watcher);
     let (id, locks) = (run.run_id.clone(), host.home().locks());
     let foreteller = host.foreteller().filter(|_| !is_taken_again).cloned();
@@ -51,9 +53,14 @@ fn told_to(watcher: Watcher) -> ProgressWatcher {
     })
 }
 
-/// What tool servers a run has. Each of them is looked through for this, which may be many files: whoever needs them twice keeps them.
-pub fn servers_of(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Vec<ServerSpec>, HostError> {
-    let workspace = Path::new(&run.workspace_dir);
+/// What tool servers a run has that works in `workspace`, the folder that was opened for it: what its row says of that is no word of anybody's. Each
+/// server is looked through for this, which may be many files: whoever needs them twice keeps them.
+pub fn servers_of(
+    host: &Host,
+    run: &RunRecord,
+    workspace: &Path,
+    launch: &Launch,
+) -> Result<Vec<ServerSpec>, HostError> {
     let mut servers = Vec::new();
     if run.spec.tools.builtin {
         let mut builtin = builtin_server(host, host.home().root(), workspace, launch, run.spec.tools.run_command)?;
@@ -63,12 +70,9 @@ pub fn servers_of(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Vec<S
                 args.push(format!("--allow-domain={domain}"));
             }
             // A sub-agent may read what lies in the folder of the run it works for.
-            let parents = workspace.parent().and_then(Path::parent).filter(|_| ua_store::is_task(run));
-            args.extend(
-                parents
-                    .into_iter()
-                    .flat_map(|folder| ["--allow-root".to_owned(), folder.to_string_lossy().into_owned()]),
-            );
+            if let Some(parents) = host.home().workspace_above(workspace).filter(|_| ua_store::is_task(run)) {
+                args.extend(["--allow-root".to_owned(), parents.to_string_lossy().into_owned()]);
+            }
         }
         if let Reach::Stdio { env, .. } = &mut builtin.reach {
             env.extend(copy_key(host));

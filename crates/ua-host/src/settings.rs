@@ -725,8 +725,16 @@ mod tests {
             let named = read(setting.variable, whole);
             assert!(named.is_the_users(setting.variable) && named.check().is_ok(), "{}", setting.variable);
         }
-        let wanted =
-            ["UA_RUNTIME_DB_PATH", "UA_MCP_CONFIG", "UA_POLICY", "UA_CASSETTE", "UA_CLAUDE_CODE", "UA_COMMAND_READ"];
+        let wanted = [
+            "UA_RUNTIME_DB_PATH",
+            "UA_MCP_CONFIG",
+            "UA_POLICY",
+            "UA_CASSETTE",
+            "UA_CLAUDE_CODE",
+            "UA_COMMAND_READ",
+            "UA_MAIL_CA_FILE",
+            "UA_MEMORY",
+        ];
         assert_eq!(believed, wanted);
     }
 

@@ -418,10 +418,12 @@ fn remove_workspace(home: &Home, run: &ua_core::RunId, folder: &Path) -> Result<
     let root = home.root();
     let left = |why: String| format!("was left, because {why}; remove it by hand");
     // The folder of all runs may have been moved since.
-    let Some(inside) = home.inside_root(folder).or_else(|| home.moved_workspace(run, folder)) else {
+    let Some(inside) = home.workspace_here(folder).or_else(|| home.moved_workspace(run, folder)) else {
         let is_gone = folder.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
         return Err(if is_gone {
             format!("no longer exists, and no folder of the run is in {}", root.shown())
+        } else if home.inside_root(folder).is_some() {
+            left(format!("it is no workspace: ua keeps it in {} for itself", root.shown()))
         } else {
             left(format!("it is not below {}", root.shown()))
         });

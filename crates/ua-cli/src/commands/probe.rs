@@ -120,7 +120,13 @@ async fn ask(
     let attempts =
         store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts of the call", &e))?;
     let folder = ua_host::paths::temporary_folder()?;
-    let needed = servers::servers_of(host, run, &launch)?;
+    let workspace = match host.home().place_of_run(run) {
+        Ok((root, below)) => root.join(below),
+        Err(error) if run.spec.tools.builtin => return Err(error),
+        // No server works in it; it may be on another machine.
+        Err(_) => folder.path().to_path_buf(),
+    };
+    let needed = servers::servers_of(host, run, &workspace, &launch)?;
     let redactor = servers::redactor(host, &needed)?;
     let names = servers::names(&needed);
     let transport = servers::transport(host, needed, &folder.path().join("locks"), RunId::new(env))?;

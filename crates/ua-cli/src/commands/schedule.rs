@@ -163,7 +163,8 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
                 CatchUpWord::All => CatchUp::All,
             };
             let own = host.env().now();
-            let mut schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at: own };
+            let schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at: own };
+            let mut schedule = fleet::said_by_user(host, schedule);
             // A schedule that is never due is refused before anything is opened, whatever time it is.
             fleet::begins(&due, &schedule, None, own)?;
             let store = host.home().open()?;
@@ -278,8 +279,9 @@ fn fields(job: &Value) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (name, value) in object {
         match value {
-            // Who changed it is no part of what it does.
+            // Who changed it is no part of what it does, nor is the seal of that.
             Value::Object(_) if name == fleet::CHANGED => {}
+            Value::String(_) if name == fleet::SEAL => {}
             Value::Object(_) if name == "configured" => found.extend(fields(value)),
             Value::Null => {}
             Value::String(text) => drop(found.insert(name.clone(), text.clone())),

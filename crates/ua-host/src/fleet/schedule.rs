@@ -17,9 +17,12 @@ use super::submit::{Submission, Submitted, submit};
 use crate::error::HostError;
 use crate::host::Host;
 use crate::job::{self, JobRequest};
-use crate::launch::{Configured, LaunchOptions, Vouched};
+use crate::launch::{self, Configured, LaunchOptions, SaidBy, Vouched};
 use crate::people::People;
-use crate::selectors;
+use crate::{consent, selectors};
+
+/// What helps where nobody but the database says what a schedule starts.
+const ADD_AGAIN: &str = "if the schedule is yours, `ua schedule add` says so again";
 
 /// An instant that was missed by no more than this is not late.
 const ON_TIME: Duration = Duration::from_mins(1);
@@ -59,6 +62,14 @@ pub struct ScheduleChanged {
 
 /// Where a schedule has that: in its job, which is kept as it is.
 pub const CHANGED: &str = "changed";
+/// And where it says that this user's `ua` wrote it.
+pub const SEAL: &str = launch::SEAL;
+
+/// A schedule that this user adds, with their word for what it starts and when.
+#[must_use]
+pub fn said_by_user(host: &Host, schedule: ScheduleRecord) -> ScheduleRecord {
+    Vouched::of(host).seal_schedule(schedule)
+}
 
 /// The same with who changes it, `at` this instant of the clock that all share.
 #[must_use]
@@ -94,10 +105,9 @@ impl ScheduledJob {
                 PrintedCommand::of("ua submit").word(&self.file).in_code()
             ));
         }
+        consent::tell_lifted_questions(people, &prepared.spec);
         let configured = Configured::now(host.settings(), &prepared.spec, options)?;
-        let job = Self { configured: Some(configured), ..self };
-        let seal = Vouched::of(host).seal_of_schedule(&serde_json::to_value(&job).unwrap_or_default());
-        Ok(Self { seal, ..job })
+        Ok(Self { configured: Some(configured), ..self })
     }
 
     /// As it is submitted for an instant, under its key.
@@ -144,16 +154,19 @@ pub async fn submit_for(
     schedule: &ScheduleRecord,
     instant: Timestamp,
 ) -> Result<Submitted, HostError> {
-    submit(host, people, &stored(host, schedule).await?.submission(&schedule.name, instant)).await
+    let job = stored(host, schedule).await?;
+    let is_unsaid = job.configured.as_ref().is_some_and(|configured| configured.is_unsaid);
+    let submitted = submit(host, people, &job.submission(&schedule.name, instant)).await;
+    submitted.map_err(|error| if is_unsaid { error.and(ADD_AGAIN) } else { error })
 }
 
 /// What a schedule submits, as it is stored: how its job is started counts for found where nobody but the database says it.
 async fn stored(host: &Host, schedule: &ScheduleRecord) -> Result<ScheduledJob, HostError> {
     let mut job: ScheduledJob = serde_json::from_value(schedule.job.clone())
         .map_err(|e| HostError::storage(format!("cannot read the schedule {}: {e}", schedule.name)))?;
-    let is_known = Vouched::of(host).knows_schedule(&schedule.job).await;
-    if let Some(configured) = job.configured.as_mut().filter(|_| !is_known) {
-        configured.is_unsaid = true;
+    let said_by = Vouched::of(host).word_on_schedule(schedule).await;
+    if let Some(configured) = job.configured.as_mut() {
+        (configured.is_unsaid, configured.is_for_now) = (said_by == SaidBy::Database, said_by == SaidBy::BelievedNow);
     }
     Ok(job)
 }

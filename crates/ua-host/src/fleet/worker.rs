@@ -35,6 +35,7 @@ use super::told::{Did, Told, WorkerEvent};
 use super::{ailing, check_name, place_of, room};
 use crate::Database;
 use crate::alert::Alerts;
+use crate::consent;
 use crate::error::{HostError, Kind, chain};
 use crate::home;
 use crate::host::Host;
@@ -948,6 +949,10 @@ impl Worker {
         };
         if self.refusals.begin(&run.run_id) {
             self.say_of(Did::Claimed, &run.run_id, Some(run.status), &format!("run {}: taken", run.run_id));
+            // Whoever looks after the worker has seen no other start of it.
+            if let Some(lifted) = consent::lifted_questions(&run.spec) {
+                self.say_of(Did::Noted, &run.run_id, Some(run.status), &format!("run {}: {lifted}", run.run_id));
+            }
         }
         let driven = Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, Taking::Free));
         let driven = tokio::select! {

@@ -32,6 +32,12 @@ pub(super) const OTHER_DATABASE: &str = ".ua-database";
 /// The longest path that is read there.
 const MAX_PATH_BYTES: u64 = 64 * 1024;
 
+/// The database in another folder that a root names.
+fn noted_database(root: &Path) -> Option<PathBuf> {
+    let noted = Folder::open(root).and_then(|root| root.read(OTHER_DATABASE, MAX_PATH_BYTES)).ok()?;
+    Some(PathBuf::from(OsString::from_vec(noted)))
+}
+
 impl Home {
     /// Notes in the root that its runs are in this database, which lies elsewhere: whoever forgets to name it is told so, and not that it is gone.
     /// Beside a database in the root it may be a copy of that one, to which nobody is to be sent.
@@ -52,9 +58,15 @@ impl Home {
 
     /// The database in another place that has runs of this root, if it is there and is not the one that is named.
     fn other_database(&self) -> Option<PathBuf> {
-        let noted = Folder::open(&self.root).and_then(|root| root.read(OTHER_DATABASE, MAX_PATH_BYTES)).ok()?;
-        let noted = PathBuf::from(OsString::from_vec(noted));
+        let noted = noted_database(&self.root)?;
         (noted.is_absolute() && noted != self.database && !holds_nothing(&noted)).then_some(noted)
+    }
+
+    /// Whether runs of a root of this user's are in this database: on a server those of any may be, and of files each root says which has its own.
+    /// The folder that a database is in is noted like a root, and may be the user's home.
+    pub(super) fn has_runs_of(&self, root: &Path) -> bool {
+        let is_said = || noted_database(root).is_some_and(|noted| noted == self.database);
+        self.is_on_a_server() || root == self.root || is_said()
     }
 
     /// The refusal of a file where the runs of this root are in another one, which nobody named.

@@ -3,13 +3,31 @@
 use std::collections::BTreeSet;
 
 use super::Home;
-use crate::roots::{Belief, Earlier};
+use crate::launch::SaidBy;
+use crate::roots::{Belief, Earlier, name_of_database};
 
 impl Home {
-    /// Whether the database is believed about it: one on a server, which several users and machines have by their configuration; one of a root that
-    /// a person said to trust with this command; and one of a root that is named where nothing can be noted, so that the name is all there is.
+    /// Whether the database is believed about it.
     pub(crate) fn believes_launches(&self, has_key: bool) -> bool {
-        self.is_on_a_server() || self.root_is_trusted || (self.root_is_named && !has_key)
+        self.word_of_database(has_key) != SaidBy::Database
+    }
+
+    /// What the word of the database is as good as: this user's own of one on a server, which several users and machines have by their
+    /// configuration, and of one in a root that is named where nothing can be noted, so that the name is all there is; for the command at work, of
+    /// one in a root that a person said to trust with it.
+    pub(crate) fn word_of_database(&self, has_key: bool) -> SaidBy {
+        if self.is_on_a_server() || (self.root_is_named && !has_key) {
+            SaidBy::User
+        } else if self.root_is_trusted {
+            SaidBy::BelievedNow
+        } else {
+            SaidBy::Database
+        }
+    }
+
+    /// The place that seals of how runs are started are good for: the one of the database, whichever root a command was given.
+    pub(crate) fn place_of_launches(&self) -> String {
+        name_of_database(&self.database)
     }
 
     /// The key of this user's seals; `None` where none can be kept.

@@ -159,8 +159,8 @@ impl Home {
         Ok((folder, workspace))
     }
 
-    /// Where the workspace of a run is: in a root of this user's, under a name that a workspace may have. It is a row that says where, so whoever
-    /// writes rows could have a run read and write whatever this user can.
+    /// Where the workspace of a run is: in a root of this user's whose runs are in this database, under a name that a workspace may have. It is a row
+    /// that says where, so whoever writes rows could have a run read and write whatever this user can, and what runs of other projects keep.
     ///
     /// # Errors
     /// It is anywhere else.
@@ -168,7 +168,8 @@ impl Home {
         let folder = Path::new(&run.workspace_dir);
         let is_plain = |below: &Path| below.components().all(|part| matches!(part, Component::Normal(_)));
         let is_workspace = |below: &Path| is_plain(below) && self.own_name(below).is_none();
-        self.place_of(folder).filter(|(_, below)| is_workspace(below)).ok_or_else(|| {
+        let place = self.place_of(folder);
+        place.filter(|(root, below)| is_workspace(below) && self.has_runs_of(root)).ok_or_else(|| {
             HostError::usage(format!(
                 "the workspace of run {} would be {}, which is not a workspace below a root of yours",
                 run.run_id,
@@ -205,6 +206,18 @@ impl Home {
         let mut ends = (0..parts.len()).rev().map(|from| parts[from..].iter().collect::<PathBuf>());
         let is_there = |below: &PathBuf| self.own_name(below).is_none() && root.folder(below).is_ok();
         ends.find(is_there).filter(|_| !own.is_empty() && name.contains(&format!("_{own}")))
+    }
+
+    /// The workspace of the run that a sub-agent works for, which works in `workspace`: two folders above, and in the same root.
+    pub(crate) fn workspace_above(&self, workspace: &Path) -> Option<PathBuf> {
+        let (root, below) = self.place_of(workspace)?;
+        let above = below.parent()?.parent().filter(|above| !above.as_os_str().is_empty())?;
+        Some(root.join(above))
+    }
+
+    /// Where in this root the workspace of a run is by its row, if that can be one: what is removed with a run.
+    pub fn workspace_here(&self, folder: &Path) -> Option<PathBuf> {
+        self.inside_root(folder).filter(|below| self.own_name(below).is_none())
     }
 
     /// The root that a run's folder is in, and where in it: this one, or another one of this user whose runs are in the same database.
@@ -393,6 +406,56 @@ mod tests {
         let home = Home::new(&Settings::read(process), Some(Path::new("runs")), &KnownSecrets::default()).unwrap();
         let run = RunId::parse("comments").unwrap();
         assert!(home.workspace_for(&run, Some("mine"), Timestamp::from_millis(0)).is_ok());
+    }
+
+    /// Nothing of ours is removed with a run, whatever its row says, and no sub-agent reads above the root.
+    #[test]
+    fn s9_what_is_removed_or_opened_by_a_row_is_a_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(folder.path(), None);
+        let here = |name: &str| home.workspace_here(&home.root().join(name));
+        assert_eq!(here("session_1"), Some("session_1".into()));
+        assert_eq!(here("mine/x"), Some("mine/x".into()));
+        for own in ["", "locks", "outbox", "outbox/new", "objects", "claude-code/r", "runtime_state.db", "../elsewhere"]
+        {
+            assert_eq!(here(own), None, "{own}");
+        }
+        let above = |name: &str| home.workspace_above(&home.root().join(name));
+        assert_eq!(above("session_1/tasks/t"), Some(home.root().join("session_1")));
+        for other in ["", "session_1", "session_1/tasks", "../elsewhere/x/y"] {
+            assert_eq!(above(other), None, "{other}");
+        }
+    }
+
+    /// Of two roots of one user a run of the one is in no workspace of the other, unless both have their runs in one database.
+    #[test]
+    fn s9_a_run_works_in_no_workspace_of_a_root_whose_runs_are_elsewhere() {
+        use crate::env::Process;
+        use crate::settings::Settings;
+
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let at = |root: &str, database: Option<&str>| {
+            let database =
+                database.map(|file| ("UA_RUNTIME_DB_PATH".to_owned(), place.join(file).display().to_string()));
+            let home = [("HOME".to_owned(), place.join("home").display().to_string())];
+            let variables = home.into_iter().chain(database).collect();
+            let process = Process { variables, folder: Some(place.clone()), program: None };
+            Home::new(&Settings::read(process), Some(Path::new(root)), &KnownSecrets::default()).unwrap()
+        };
+        let mut run = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#).records.run;
+        for (databases, is_shared) in [([None, None], false), ([Some("runs.db"), Some("runs.db")], true)] {
+            let [ours, theirs] = [("ours", databases[0]), ("theirs", databases[1])]
+                .map(|(root, database)| at(&format!("{root}_{is_shared}"), database));
+            for home in [&ours, &theirs] {
+                super::super::close(home.open().unwrap());
+            }
+            // The folder of a database is noted as well, and is no root.
+            for (root, is_found) in [(ours.root(), true), (theirs.root(), is_shared), (place.as_path(), false)] {
+                run.workspace_dir = root.join("session_1").display().to_string();
+                assert_eq!(ours.place_of_run(&run).is_ok(), is_found, "{} {is_shared}", run.workspace_dir);
+            }
+        }
     }
 
     #[test]

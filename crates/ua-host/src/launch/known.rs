@@ -16,7 +16,7 @@ use ua_core::{Component, RunId, RunSpec, ShowPath as _};
 use ua_mcp::Reach;
 use ua_store::{NewOverride, OverrideKind, OverrideRecord, RunRecord, RunStore};
 
-use super::{Launch, Vouched};
+use super::{Launch, SaidBy, Vouched};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::host::Host;
@@ -79,10 +79,14 @@ impl Launch {
         let changes = vouched.known(changes).await;
         launch.take_accepted(&changes);
         launch.take_accepted_policy(&changes);
-        if !vouched.knows_run(run).await {
-            launch.take_as_found(host.settings());
-            // Programs of the run may read what lies beside its job.
-            launch.job_dir = PathBuf::from(&run.workspace_dir);
+        match vouched.word_on_run(run).await {
+            SaidBy::User => {}
+            SaidBy::BelievedNow => launch.is_for_now = true,
+            SaidBy::Database => {
+                launch.take_as_found(host.settings());
+                // Programs of the run may read what lies beside its job.
+                launch.job_dir = PathBuf::from(&run.workspace_dir);
+            }
         }
         Ok(launch)
     }

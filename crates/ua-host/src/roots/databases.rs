@@ -81,8 +81,8 @@ impl Roots {
     }
 }
 
-/// Its file among the notes.
-pub(super) fn name_of(database: &Path) -> String {
+/// Its file among the notes, and what seals name it by.
+pub(crate) fn name_of(database: &Path) -> String {
     let path = crate::paths::resolved(database);
     KeyBuilder::new("ua.database.v1").field("path", &path.to_string_lossy()).finish().as_str().to_owned()
 }

@@ -123,10 +123,11 @@ impl Driver {
         // One look at the servers for all that needs them. An aborted run needs none, whatever became of those that it had.
         let is_to_end = run.end_mark().is_some();
         let is_aborted = run.end_mark() == Some(EndMark::Abort);
-        let needed = if is_aborted { Ok(Vec::new()) } else { servers::servers_of(host, run, &self.launch) };
+        let place = logs.root();
+        let needed = if is_aborted { Ok(Vec::new()) } else { servers::servers_of(host, run, place, &self.launch) };
         let made = needed.and_then(|needed| {
             let names = servers::names(&needed);
-            Ok((servers::tool_servers(host, run, needed, watcher.clone(), is_taken_again)?, names))
+            Ok((servers::tool_servers(host, run, place, needed, watcher.clone(), is_taken_again)?, names))
         });
         let (servers, names) = match made {
             Ok(made) => made,

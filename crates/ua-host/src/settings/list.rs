@@ -81,7 +81,7 @@ pub struct Setting {
 
 impl Setting {
     /// Whether what lies at a path of it counts as the user's own word: programs and servers that are run, policies, a database, what a model is said
-    /// to have answered. What a place merely receives is none of these.
+    /// to have answered, what was kept for it to remember, who vouches for a server. What a place merely receives is none of these.
     pub(super) fn is_believed(&self) -> bool {
         self.only_user.is_some() && self.only_user != SENDS
     }
@@ -91,6 +91,7 @@ const RUNS_PROGRAMS: Option<&str> = Some("it decides which programs are run");
 const SENDS: Option<&str> = Some("it decides where things are sent");
 const OPENS: Option<&str> = Some("it decides what programs of a job can reach");
 const DECIDES: Option<&str> = Some("its content decides what is sent again");
+const BELIEVED: Option<&str> = Some("its content is believed");
 const KEY: Option<&str> = Some("it is a key");
 
 const fn setting(
@@ -478,7 +479,7 @@ pub const SETTINGS: &[Setting] = &[
         "UA_MAIL_CA_FILE",
         ValueKind::Path,
         None,
-        SENDS,
+        BELIEVED,
         "Certificate authority that may vouch for the mail server",
     ),
     setting(
@@ -520,7 +521,7 @@ pub const SETTINGS: &[Setting] = &[
         "UA_MEMORY",
         ValueKind::Path,
         Some("<root>/agent_core.db"),
-        SENDS,
+        BELIEVED,
         "File of the memory tools",
     ),
     setting("tools.search", "UA_SEARCH", ValueKind::Text, None, SENDS, "Search engine of `web_search`"),
