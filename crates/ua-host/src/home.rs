@@ -20,7 +20,7 @@ mod workspaces;
 
 use self::elsewhere::OTHER_DATABASE;
 pub use self::opening::{cannot_write, close};
-pub(crate) use self::opening::{make_own, of_another_user, owner_of_database};
+pub(crate) use self::opening::{of_another_user, owner_of_database};
 use crate::error::HostError;
 use crate::hint::{Word, text};
 use crate::paths::{resolved, resolved_parent};

@@ -22,6 +22,7 @@ use super::{DATABASE, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::hint::{Hint, Word, text};
+use crate::owner;
 use crate::roots::{Belief, NO_HOME, Unknown, first_link, make_above};
 use crate::standpoint::Standpoint;
 use crate::words::KnownSecrets;
@@ -173,10 +174,11 @@ impl Home {
     pub(crate) fn refuse_somebody_elses(&self) -> Result<(), HostError> {
         let Some((folder, owner)) = self.somebody_elses() else { return Ok(()) };
         Err(HostError::storage(format!(
-            "{} belongs to another user (uid {owner}), who could not open the files that your user makes there",
-            folder.shown()
+            "{} belongs to another user ({}), who could not open the files that your user makes there",
+            folder.shown(),
+            owner::named(owner)
         ))
-        .hint(format!("run the command as that user (`sudo -u '#{owner}' ua …`), or {}", self.another_root()))
+        .hint(format!("{}, or {}", owner::as_that_user(owner), self.another_root()))
         .not_begun())
     }
 
@@ -377,7 +379,7 @@ impl Home {
 
     /// What helps where the database is that of another user.
     fn as_owner(&self, owner: u32) -> String {
-        make_own(owner, self.database.parent().unwrap_or(&self.root))
+        owner::make_own(owner, self.database.parent().unwrap_or(&self.root))
     }
 
     /// The refusal of a root that nobody named; `first` is what to do before anything else, where that is known.
@@ -652,8 +654,11 @@ impl Home {
             return HostError::storage(format!("{} is a file, but must be a folder", file.shown()))
                 .hint(format!("move it away, or {}; nothing was changed", self.another_root()));
         }
-        HostError::storage(format!("cannot read {}: {error}", path.shown()))
-            .hint(format!("make it yours (`chown`, `chmod u+rwX`), or {}; nothing was changed", self.another_root()))
+        HostError::storage(format!("cannot read {}: {error}", path.shown())).hint(format!(
+            "{}, or {}; nothing was changed",
+            owner::allow(path, "u+rwX"),
+            self.another_root()
+        ))
     }
 }
 
@@ -684,17 +689,10 @@ pub(crate) fn owner_of_database(database: &Path) -> Option<u32> {
 pub(crate) fn of_another_user(database: &Path, owner: u32) -> HostError {
     let folder = database.parent().unwrap_or(database);
     HostError::usage(format!(
-        "the runs in {} belong to another user (uid {owner}), and only that user's `ua` opens their database",
-        folder.shown()
+        "the runs in {} belong to another user ({}), and only that user's `ua` opens their database",
+        folder.shown(),
+        owner::named(owner)
     ))
-}
-
-/// What helps with a folder of runs that is another user's.
-pub(crate) fn make_own(owner: u32, folder: &Path) -> String {
-    let us = rustix::process::geteuid().as_raw();
-    let chown = PrintedCommand::of("chown -R").word(us.to_string()).word(folder);
-    let chown = if us == 0 { chown.in_code() } else { format!("`sudo {chown}`") };
-    format!("run the command as that user (`sudo -u '#{owner}' ua …`), or make all of the folder yours ({chown})")
 }
 
 /// Why a folder cannot be looked into, if it is there and cannot.
@@ -719,11 +717,11 @@ fn served(
 }
 
 /// That nothing can be made in a folder which is there, as a sentence, and what helps; `None` where something can.
-pub fn cannot_write(folder: &Path) -> Option<(String, &'static str)> {
+pub fn cannot_write(folder: &Path) -> Option<(String, String)> {
     let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     let why = io::Error::from(rustix::fs::access(folder, wanted).err()?);
     let is_mounted_so = why.kind() == io::ErrorKind::ReadOnlyFilesystem;
-    let how = if is_mounted_so { "mount it for writing" } else { "let your user write there (`chmod u+wx`)" };
+    let how = if is_mounted_so { "mount it for writing".to_owned() } else { owner::allow(folder, "u+wx") };
     Some((format!("cannot write to the folder {}: {why}", folder.shown()), how))
 }
 
