@@ -285,6 +285,25 @@ impl Home {
         )
     }
 
+    /// Whether the root, or the folder that the database is to be in, has yet to be made: it is not there, or nothing is in it.
+    pub fn is_to_be_made(&self) -> bool {
+        self.roots.judge(&self.root) == Belief::Empty || !self.state().exists()
+    }
+
+    /// Makes the folders for a database that a person puts there, as this user's own: whoever opens it a moment later believes it.
+    ///
+    /// # Errors
+    /// They cannot be made, or are not this user's to make.
+    pub fn make_for_restore(&self) -> Result<(), HostError> {
+        self.believe()?;
+        if let Some(link) = self.foreign_link() {
+            return Err(link);
+        }
+        self.refuse_somebody_elses()?;
+        self.make()?;
+        make_above(self.state()).map_err(|e| self.cannot_make(&e))
+    }
+
     /// Makes the root if it is not there, and notes that it is this user's own.
     fn make(&self) -> Result<(), HostError> {
         let was_there = self.root.exists();
@@ -768,6 +787,24 @@ mod tests {
                 assert!(hint.contains(helps), "{hint}");
             }
             assert!(!hint.contains("ua trust") && !hint.contains("--trust-root"), "{hint}");
+        }
+    }
+
+    /// A machine that was lost is set up anew by one command, whatever is there of its folders.
+    #[test]
+    fn a_root_that_a_database_is_put_into_is_made_as_this_users_own() {
+        for root in [None, Some("runs"), Some("deep/er/runs")] {
+            let folder = tempfile::tempdir().unwrap();
+            let place = folder.path().canonicalize().unwrap();
+            let variables = [("HOME".to_owned(), place.join("me").display().to_string())].into();
+            let settings = Settings::read(Process { folder: Some(place), variables, ..Process::default() });
+            let home = Home::new(&settings, root.map(Path::new), &KnownSecrets::default()).unwrap();
+            assert!(home.is_to_be_made(), "{root:?}");
+            home.make_for_restore().unwrap();
+            assert!(!home.is_to_be_made() && home.is_unused(), "{root:?}");
+            // Whoever restores puts a database of this program there.
+            close(home.open().unwrap());
+            close(home.open_read_only().unwrap());
         }
     }
 
