@@ -46,6 +46,7 @@ pub mod logins;
 pub mod mcp_files;
 pub mod models;
 mod obstacles;
+pub mod os_words;
 mod owner;
 mod packs;
 pub mod pages;
