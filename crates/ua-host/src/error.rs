@@ -319,7 +319,7 @@ impl HostError {
                 .hint([Word::Resume(""), text(" continues from there; a worker does so by itself")]),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
-            StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint([
+            StoreError::Unavailable { .. } if os_words::in_plain_words(&message).contains("is full") => Self::storage(message).hint([
                 Word::NothingNew,
                 text(
                     "free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), \
