@@ -58,6 +58,9 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     {
         meant = listed + "; ";
     }
+    if error.kind() == ErrorKind::UnknownArgument && command == "answer" && !typed.starts_with('-') {
+        meant.push_str("an answer is one word, and `--text TEXT` says more, in quotes; ");
+    }
     HostError::usage(message).hint(format!("{meant}`{whole} --help` says what it takes"))
 }
 
@@ -68,7 +71,7 @@ fn found_by(command: &str, missing: &str) -> Option<String> {
         (_, "<RUN>") => {
             return Some(format!("`{command} last` takes the newest run, and `ua runs list` shows them all"));
         }
-        (_, "<RUN>..." | "<A>") => "`ua runs list` shows the runs, and `last` is the newest",
+        (_, "<RUN>..." | "<A>" | "<B>") => "`ua runs list` shows the runs, and `last` is the newest",
         (_, "<CALL>") => "`ua calls list --run last` shows the calls of the newest run",
         (_, "<WORKER>" | "<MACHINE>") => "`ua workers list` shows them",
         ("ua schedule pause" | "ua schedule resume" | "ua schedule run" | "ua schedule remove", "<NAME>") => {
@@ -292,6 +295,16 @@ mod tests {
                 "ua schedule add",
                 "the following required arguments were not provided: --cron <CRON> <NAME> <FILE>",
                 "`ua schedule add --help` says what it takes",
+            ),
+            (
+                "ua runs diff last",
+                "the following required arguments were not provided: <B>",
+                "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
+            ),
+            (
+                "ua answer q_1 skip it is too late",
+                "unexpected argument `it` of `ua answer`",
+                "an answer is one word, and `--text TEXT` says more, in quotes; `ua answer --help` says what it takes",
             ),
             (
                 "ua job x --polciy f",

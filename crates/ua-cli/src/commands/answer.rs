@@ -454,8 +454,11 @@ fn it_takes(question: &QuestionRecord) -> String {
 }
 
 fn not_taken(question: &QuestionRecord, typed: &str) -> HostError {
+    let offered = words(question);
+    let meant = ua_core::nearest(typed, offered.split(", "));
+    let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
     HostError::usage(format!("question {} does not take `{}`", question.question_id, line(typed, 60)))
-        .hint(it_takes(question))
+        .hint(format!("{meant}{}", it_takes(question)))
 }
 
 /// The answer that the model proposed under this number.
