@@ -61,6 +61,8 @@ pub struct Home {
     named: Vec<(&'static str, PathBuf)>,
     /// What no word that is stored here may hold.
     known: KnownSecrets,
+    /// The number of the user who called `sudo`.
+    called_by: Option<u32>,
 }
 
 /// The folder, beside the locks, with what the program behind the provider `claude-code` keeps of each run. No tool may write there.
@@ -159,6 +161,7 @@ impl Home {
             root_is_named,
             root_is_trusted: false,
             known: known.clone(),
+            called_by: settings.of_environment("SUDO_UID").and_then(|number| number.parse().ok()),
             named: settings.places().into_iter().map(|(key, place)| (key, resolved(&place))).collect(),
         })
     }

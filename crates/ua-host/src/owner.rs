@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use ua_core::PrintedCommand;
+use ua_core::{PrintedCommand, ShowPath as _};
 
 use crate::settings::user_of;
 
@@ -68,6 +68,16 @@ pub(crate) fn believe_own(owner: u32, path: &Path) -> String {
     format!("look at what is in it, then `sudo {chown}`")
 }
 
+/// That a folder which is about to be made in one of the user's who called `sudo` will be root's, as a sentence: that user meets it later.
+pub(crate) fn given_to_root(folder: &Path, called_by: Option<u32>) -> Option<String> {
+    let caller = called_by.filter(|caller| us() == ROOT && other(folder) == Some(*caller))?;
+    let chown = PrintedCommand::of("sudo chown -R").word(caller.to_string()).word(folder).in_code();
+    Some(format!(
+        "`sudo` makes {} root's, with what runs write there, and `ua` without `sudo` cannot use it; {chown} gives it back",
+        folder.shown()
+    ))
+}
+
 /// What helps where something cannot be read or written for lack of a right; `mode` is what `chmod` gives whoever owns it.
 pub(crate) fn allow(path: &Path, mode: &'static str) -> String {
     match other(path) {
@@ -112,6 +122,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("a/b");
         assert_eq!((other(folder.path()), other(&missing)), (None, None));
+        assert_eq!(given_to_root(&missing, Some(us())), None, "it is this user's own");
         let folder = folder.path().display();
         assert_eq!(allow(&missing, "u+rwx"), format!("let your user do that (`chmod u+rwx {folder}`)"));
     }

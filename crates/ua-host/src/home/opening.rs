@@ -307,6 +307,7 @@ impl Home {
     /// Makes the root if it is not there, and notes that it is this user's own.
     fn make(&self) -> Result<(), HostError> {
         let was_there = self.root.exists();
+        let given_away = owner::given_to_root(&self.root, self.called_by).filter(|_| !was_there);
         // Without a place to note it, the root is good for this command: the next one asks for `--root`.
         if !self.root_is_named
             && self.roots.judge(&self.root) == Belief::Empty
@@ -317,6 +318,9 @@ impl Home {
         make_above(&self.root).map_err(|e| self.cannot_make(&e))?;
         if !was_there {
             self.keep_out_of_git();
+        }
+        if let Some(given_away) = given_away {
+            tracing::warn!("{given_away}");
         }
         let is_somebody_elses =
             self.root_is_named && self.database.exists() && self.roots.judge(&self.root) == Belief::Foreign;
