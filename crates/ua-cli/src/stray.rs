@@ -66,7 +66,7 @@ pub(crate) fn is_close(typed: &str, option: &str) -> bool {
 
 /// Options that other programs have, or other commands here: the commands they were typed behind (all, where there is none), and what does it
 /// here.
-const OPTIONS: [(&[&str], &[&str], &str); 18] = [
+const OPTIONS: [(&[&str], &[&str], &str); 19] = [
     (
         &["-f", "--force", "--overwrite"],
         &["init"],
@@ -111,6 +111,11 @@ const OPTIONS: [(&[&str], &[&str], &str); 18] = [
     (&["--text", "-m", "--message"], &["calls resolve"], "`--reason TEXT` says why"),
     (&["--reason", "-m", "--message"], &["answer"], "`--text TEXT` says more to the model, or why"),
     (&["--name", "--id"], &["job", "submit"], "`--run-id ID` names the run"),
+    (
+        &["--every", "--interval", "--at", "--daily"],
+        &["schedule add"],
+        "`--cron` says when: `--cron @hourly`, or `--cron '*/15 * * * *'` every quarter of an hour",
+    ),
     (
         &["--at", "--schedule", "--cron"],
         &["job", "submit"],
