@@ -42,6 +42,8 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
         format!("`{whole}` takes {one} or {others}, and not both")
     } else if error.kind() == ErrorKind::MissingSubcommand {
         format!("`{whole}` needs a command")
+    } else if error.kind() == ErrorKind::MissingRequiredArgument {
+        format!("`{whole}` needs {}", all_of(error, ContextKind::InvalidArg).join(" "))
     } else if error.kind() != ErrorKind::UnknownArgument {
         said_by_the_parser(error)
     } else if typed.starts_with('-') {
@@ -263,42 +265,42 @@ mod tests {
         for (line, message, hint) in [
             (
                 "ua runs show",
-                "the following required arguments were not provided: <RUN>",
+                "`ua runs show` needs <RUN>",
                 "`ua runs show last` takes the newest run, and `ua runs list` shows them all; `ua runs show --help` says what it takes",
             ),
             (
                 "ua resume",
-                "the following required arguments were not provided: <RUN>",
+                "`ua resume` needs <RUN>",
                 "`ua resume last` takes the newest run, and `ua runs list` shows them all; `ua resume --help` says what it takes",
             ),
             (
                 "ua job",
-                "the following required arguments were not provided: <FILE>",
+                "`ua job` needs <FILE>",
                 "`ua init` creates one that runs offline; `ua job --help` says what it takes",
             ),
             (
                 "ua calls resolve --happened",
-                "the following required arguments were not provided: <CALL>",
+                "`ua calls resolve` needs <CALL>",
                 "`ua calls list --run last` shows the calls of the newest run; `ua calls resolve --help` says what it takes",
             ),
             (
                 "ua runs diff",
-                "the following required arguments were not provided: <A> <B>",
+                "`ua runs diff` needs <A> <B>",
                 "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
             ),
             (
                 "ua schedule pause",
-                "the following required arguments were not provided: <NAME>",
+                "`ua schedule pause` needs <NAME>",
                 "`ua schedule list` shows them; `ua schedule pause --help` says what it takes",
             ),
             (
                 "ua schedule add",
-                "the following required arguments were not provided: --cron <CRON> <NAME> <FILE>",
+                "`ua schedule add` needs --cron <CRON> <NAME> <FILE>",
                 "`ua schedule add --help` says what it takes",
             ),
             (
                 "ua runs diff last",
-                "the following required arguments were not provided: <B>",
+                "`ua runs diff` needs <B>",
                 "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
             ),
             (

@@ -295,7 +295,7 @@ async fn accept(host: &Host, name: &str) -> Result<u8, HostError> {
     }
     if forgotten.is_empty() {
         tell(format!(
-            "run {}: nothing is known of it beside the database that it lacks; nothing to accept",
+            "run {}: effects.log knows nothing of it that the database lacks; there is nothing to accept",
             short(run.as_str())
         ));
         return Ok(OK);
