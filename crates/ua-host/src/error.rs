@@ -319,7 +319,7 @@ impl HostError {
                 .hint([Word::Resume(""), text(" continues from there; a worker does so by itself")]),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
-            StoreError::Unavailable { .. } if os_words::in_plain_words(&message).contains("is full") => Self::storage(message).hint([
+            StoreError::Unavailable { .. } if is_full(&message) => Self::storage(message).hint([
                 Word::NothingNew,
                 text(
                     "free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), \
@@ -363,6 +363,11 @@ impl HostError {
             ]),
         }
     }
+}
+
+/// Whether a message says that a disk has no room, in the system's words or in ours.
+fn is_full(message: &str) -> bool {
+    os_words::in_plain_words(message).contains("is full")
 }
 
 /// Whether whoever was `doing` this only looked: then there may be no run that could be resumed.
