@@ -18,7 +18,7 @@ use ua_store_sqlite::Standing;
 use ua_store_sqlite::{SqliteConfig, SqliteStore, Trouble, holds_nothing, refuse_others};
 
 use super::elsewhere::NAME_IT;
-use super::{DATABASE, Home, OWN};
+use super::{DATABASE, DEFAULT_ROOT, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::hint::{Hint, Word, text};
@@ -523,7 +523,17 @@ impl Home {
     /// That there is no database, where no run left anything either.
     pub fn no_file(&self) -> HostError {
         let error = HostError::usage(format!("there is no runtime database at {}", self.database.shown()));
+        if let Some(within) = self.runs_within() {
+            return error.hint(format!("the runs are in {}: name that folder, the root, with --root", within.shown()));
+        }
         error.hint(format!("no job was run here yet; {}, or start one with `ua job FILE`", self.another_database()))
+    }
+
+    /// The root that has runs within a folder which is none, as where somebody names the folder of a project.
+    pub fn runs_within(&self) -> Option<PathBuf> {
+        let within = self.root.join(DEFAULT_ROOT);
+        let has_runs = |root: &Path| fs::metadata(root.join(DATABASE)).is_ok_and(|file| file.len() > 0);
+        (!has_runs(&self.root) && has_runs(&within)).then_some(within)
     }
 
     /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
@@ -751,7 +761,6 @@ pub fn cannot_write(folder: &Path) -> Option<(String, String)> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
-    use super::super::DEFAULT_ROOT;
     use super::super::tests::home;
     use super::*;
     use crate::env::Process;
@@ -792,6 +801,18 @@ mod tests {
             }
             assert!(!hint.contains("ua trust") && !hint.contains("--trust-root"), "{hint}");
         }
+    }
+
+    /// Whoever names the folder of a project for its root is told where the root is.
+    #[test]
+    fn a_folder_around_a_root_is_told_from_one_without_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let around = home(folder.path(), Some("."));
+        assert_eq!(around.runs_within(), None);
+        assert!(around.no_file().hint_text().unwrap().contains("no job was run here yet"));
+        close(home(folder.path(), Some(DEFAULT_ROOT)).open().unwrap());
+        let hint = around.no_file().hint_text().unwrap().to_owned();
+        assert!(hint.contains(DEFAULT_ROOT) && hint.ends_with("with --root"), "{hint}");
     }
 
     /// A machine that was lost is set up anew by one command, whatever is there of its folders.
