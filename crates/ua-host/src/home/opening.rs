@@ -300,6 +300,11 @@ impl Home {
             return Err(link);
         }
         self.refuse_somebody_elses()?;
+        // What cannot be noted, the very command that puts it there would not believe a moment later.
+        if let Some(why) = self.roots.cannot_note().filter(|_| !self.root_is_named) {
+            return Err(HostError::usage(format!("{why}, so nothing can note that {} is yours", self.root.shown()))
+                .hint(format!("name it with --root {}; nothing was changed", ua_core::shell_word(&self.root))));
+        }
         self.make()?;
         make_above(self.state()).map_err(|e| self.cannot_make(&e))
     }
@@ -831,6 +836,10 @@ mod tests {
             close(home.open().unwrap());
             close(home.open_read_only().unwrap());
         }
+        // Without a place for notes nothing is made that nobody would believe.
+        let folder = tempfile::tempdir().unwrap();
+        assert!(home(folder.path(), None).make_for_restore().unwrap_err().hint_text().unwrap().contains("--root "));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
