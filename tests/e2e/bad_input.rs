@@ -19,7 +19,7 @@ fn is_untouched(env: &TestEnv) {
 #[test]
 fn a_missing_job_file_is_named() {
     let env = env();
-    env.run(&["job", "nowhere.json"]).refused(2, &["nowhere.json", "No such file", "ua job --help"]);
+    env.run(&["job", "nowhere.json"]).refused(2, &["nowhere.json", "no such file", "ua job --help"]);
     is_untouched(&env);
 }
 
@@ -78,7 +78,7 @@ fn the_scripted_provider_needs_a_script_that_can_be_read() {
     let job = env.job(&json!({"model": {"provider": "scripted"}}), &json!([]));
     env.run(&["job", &job]).refused(2, &["needs a script", "model.script"]);
     let job = env.job(&json!({"model": {"provider": "scripted", "script": "gone.json"}}), &json!([]));
-    env.run(&["job", &job]).refused(2, &["gone.json", "No such file"]);
+    env.run(&["job", &job]).refused(2, &["gone.json", "no such file"]);
     is_untouched(&env);
 }
 
@@ -104,7 +104,7 @@ fn a_tool_server_that_is_not_configured_is_named_with_the_nearest_one() {
 fn an_mcp_configuration_that_cannot_be_used_is_named_with_its_field() {
     let env = env();
     let job = env.job(&json!({}), &json!([{"text": "hi"}]));
-    env.run(&["job", &job, "--mcp-config", "gone.json"]).refused(2, &["gone.json", "No such file"]);
+    env.run(&["job", &job, "--mcp-config", "gone.json"]).refused(2, &["gone.json", "no such file"]);
     let malformed = env.write("work/mcp.json", "{\"mcpServers\": [");
     env.run(&["job", &job, "--mcp-config", &malformed]).refused(2, &["mcp.json", "it is a list", "mcpServers"]);
     let unknown = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "x", "arguments": []}}));
@@ -118,7 +118,7 @@ fn an_mcp_configuration_that_cannot_be_used_is_named_with_its_field() {
 fn a_policy_file_that_cannot_be_used_is_named_with_line_and_field() {
     let env = env();
     let job = env.job(&json!({"policies": ["policy.toml"]}), &json!([{"text": "hi"}]));
-    env.run(&["job", &job]).refused(2, &["policy.toml", "No such file"]);
+    env.run(&["job", &job]).refused(2, &["policy.toml", "no such file"]);
     env.write("work/policy.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\non_unknown = \"maybe\"\n");
     env.run(&["job", &job]).refused(2, &["policy.toml", "line 4", "`on_unknown`", "maybe"]);
     env.write("work/policy.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\nside_efect_class = \"external\"\n");

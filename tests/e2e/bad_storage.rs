@@ -615,7 +615,7 @@ fn a_root_where_nothing_can_be_written_is_looked_at() {
     run_read_only(&env, &["db", "backup", &copy]).unwrap().code(0);
     assert!(env.path("exported/transcript.md").exists() && env.path("copy.db").exists());
     let deletion = run_read_only(&env, &["runs", "delete", "r", "--yes"]).unwrap();
-    deletion.refused(74, &["Read-only file system", "nothing was changed"]);
+    deletion.refused(74, &["mounted read-only", "nothing was changed"]);
     assert_eq!(there(), before);
     // What was sent last may stand in a log alone, and SQLite reads none without writing beside it.
     env.write("root/runtime_state.db-wal", "something");

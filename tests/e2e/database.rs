@@ -33,7 +33,10 @@ fn a_run_is_not_driven_from_two_copies_of_its_database() {
     env.run(&["db", "backup", &copy]).code(0);
     let copied = std::process::Command::new("cp").arg("-a").arg(env.root()).arg(&second).status().unwrap();
     assert!(copied.success());
-    fs::create_dir(&third).unwrap();
+    // A name that is wrong makes no folder; the root itself is made.
+    let letter = env.write("letter.txt", "no copy");
+    env.run(&["db", "restore", &letter, "--root", &third]).refused(74, &["cannot restore", "nothing was changed"]);
+    assert!(!env.path("third").exists());
     env.run(&["db", "restore", &copy, "--root", &third]).code(0);
     let said = ["two copies of one database", "nothing was sent"];
     for root in [&second, &third] {

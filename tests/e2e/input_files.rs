@@ -89,7 +89,7 @@ fn a_file_that_cannot_be_shown_stops_the_job_before_it_starts() {
     let path = job(&env, "openai-chat", &json!([]));
     env.run(&["job", &path]).refused(2, &["data/pixel.png", "not known to read images", "images = true"]);
     fs::remove_file(beside(&path, "data/pixel.png")).unwrap_or_default();
-    env.run(&["job", &path]).refused(2, &["the job's file data/pixel.png", "No such file"]);
+    env.run(&["job", &path]).refused(2, &["the job's file data/pixel.png", "no such file"]);
     for (files, why) in [
         (json!(["../secret.txt"]), "is not a path below the folder"),
         (json!(["notes.md", "notes.md"]), "is named twice"),

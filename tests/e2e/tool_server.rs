@@ -24,8 +24,8 @@ fn comment() -> Value {
     json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}])
 }
 
-/// A server that takes its standard output for a log may cut an answer in two. Who looks for the cause finds its name and what it wrote, once: in the
-/// run's log, in the diagnostics, and where somebody looks at the servers.
+/// A server that takes its standard output for a log may cut an answer in two. Who looks for the cause finds its name and what it wrote, once: among
+/// what is told of the run, in its log, in the diagnostics, and where somebody looks at the servers.
 #[test]
 fn a_server_that_logs_where_messages_belong_is_named_once() {
     let env = super::env().with_env("ANTHROPIC_API_KEY", "k");
@@ -35,7 +35,8 @@ fn a_server_that_logs_where_messages_belong_is_named_once() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     let said = "tool server `forum` wrote something to its standard output that is not an MCP message: ";
     let ran = env.run(&["job", &job, "--run-id", "r"]).code(0);
-    assert!(!ran.shown().contains("Listening"), "all is well so far: {}", ran.shown());
+    ran.says(&[said, "Listening on port 3000", "a log belongs on standard error"]);
+    assert_eq!(ran.stderr.matches("Listening").count(), 1, "once: {}", ran.shown());
     let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(said)).collect();
     assert_eq!(lines.len(), 1, "{log}");

@@ -75,6 +75,9 @@ async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError
             home.root().shown()
         ));
     }
+    if let Some(within) = home.runs_within().filter(|_| named_in.is_some() && only_looks(&cli.command)) {
+        crate::output::tell(format!("note: the runs are in {}, which is the root to name", within.shown()));
+    }
     let is_about_runs =
         (only_looks(&cli.command) && !matches!(cli.command, Command::Doctor(_))) || names_a_run(&cli.command);
     if named_in.is_none() && is_about_runs && home.is_unused() {

@@ -42,6 +42,8 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
         format!("`{whole}` takes {one} or {others}, and not both")
     } else if error.kind() == ErrorKind::MissingSubcommand {
         format!("`{whole}` needs a command")
+    } else if error.kind() == ErrorKind::MissingRequiredArgument {
+        format!("`{whole}` needs {}", all_of(error, ContextKind::InvalidArg).join(" "))
     } else if error.kind() != ErrorKind::UnknownArgument {
         said_by_the_parser(error)
     } else if typed.starts_with('-') {
@@ -58,6 +60,9 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     {
         meant = listed + "; ";
     }
+    if error.kind() == ErrorKind::UnknownArgument && command == "answer" && !typed.starts_with('-') {
+        meant.push_str("an answer is one word, and `--text TEXT` says more, in quotes; ");
+    }
     HostError::usage(message).hint(format!("{meant}`{whole} --help` says what it takes"))
 }
 
@@ -68,7 +73,7 @@ fn found_by(command: &str, missing: &str) -> Option<String> {
         (_, "<RUN>") => {
             return Some(format!("`{command} last` takes the newest run, and `ua runs list` shows them all"));
         }
-        (_, "<RUN>..." | "<A>") => "`ua runs list` shows the runs, and `last` is the newest",
+        (_, "<RUN>..." | "<A>" | "<B>") => "`ua runs list` shows the runs, and `last` is the newest",
         (_, "<CALL>") => "`ua calls list --run last` shows the calls of the newest run",
         (_, "<WORKER>" | "<MACHINE>") => "`ua workers list` shows them",
         ("ua schedule pause" | "ua schedule resume" | "ua schedule run" | "ua schedule remove", "<NAME>") => {
@@ -260,38 +265,48 @@ mod tests {
         for (line, message, hint) in [
             (
                 "ua runs show",
-                "the following required arguments were not provided: <RUN>",
+                "`ua runs show` needs <RUN>",
                 "`ua runs show last` takes the newest run, and `ua runs list` shows them all; `ua runs show --help` says what it takes",
             ),
             (
                 "ua resume",
-                "the following required arguments were not provided: <RUN>",
+                "`ua resume` needs <RUN>",
                 "`ua resume last` takes the newest run, and `ua runs list` shows them all; `ua resume --help` says what it takes",
             ),
             (
                 "ua job",
-                "the following required arguments were not provided: <FILE>",
+                "`ua job` needs <FILE>",
                 "`ua init` creates one that runs offline; `ua job --help` says what it takes",
             ),
             (
                 "ua calls resolve --happened",
-                "the following required arguments were not provided: <CALL>",
+                "`ua calls resolve` needs <CALL>",
                 "`ua calls list --run last` shows the calls of the newest run; `ua calls resolve --help` says what it takes",
             ),
             (
                 "ua runs diff",
-                "the following required arguments were not provided: <A> <B>",
+                "`ua runs diff` needs <A> <B>",
                 "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
             ),
             (
                 "ua schedule pause",
-                "the following required arguments were not provided: <NAME>",
+                "`ua schedule pause` needs <NAME>",
                 "`ua schedule list` shows them; `ua schedule pause --help` says what it takes",
             ),
             (
                 "ua schedule add",
-                "the following required arguments were not provided: --cron <CRON> <NAME> <FILE>",
+                "`ua schedule add` needs --cron <CRON> <NAME> <FILE>",
                 "`ua schedule add --help` says what it takes",
+            ),
+            (
+                "ua runs diff last",
+                "`ua runs diff` needs <B>",
+                "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
+            ),
+            (
+                "ua answer q_1 skip it is too late",
+                "unexpected argument `it` of `ua answer`",
+                "an answer is one word, and `--text TEXT` says more, in quotes; `ua answer --help` says what it takes",
             ),
             (
                 "ua job x --polciy f",

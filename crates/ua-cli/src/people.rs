@@ -321,6 +321,12 @@ impl People for AtTerminal {
         }
     }
 
+    fn remark_once(&self, sentence: &str) {
+        if lock(&self.told).lines.insert(sentence.to_owned()) {
+            self.remark(sentence);
+        }
+    }
+
     fn report(&self, error: &HostError) {
         crate::error::print(error);
     }

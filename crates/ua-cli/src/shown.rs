@@ -1,9 +1,10 @@
 //! Text on its way to a terminal. There is no other: what writes takes a [`Shown`], and whatever is put into one is made harmless on the way in, so
 //! that no file name, no argument and no word of a tool can drive the terminal, whoever forgets that it is foreign. The commands in it get the folder of
-//! their runs there, too.
+//! their runs there, too, and what the operating system says is told in plain words.
 
 use clap::builder::styling::{AnsiColor, Style};
 use ua_host::escape::plain;
+use ua_host::os_words::in_plain_words;
 
 /// Text that may be written to a terminal. Only colour drives it, and only this type adds that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +49,9 @@ impl Shown {
 
 impl From<&str> for Shown {
     fn from(text: &str) -> Self {
-        Self(crate::ids::said_once(&crate::output::complete(&plain(text))).into_owned())
+        let text = plain(text);
+        let text = in_plain_words(&text);
+        Self(crate::ids::said_once(&crate::output::complete(&text)).into_owned())
     }
 }
 

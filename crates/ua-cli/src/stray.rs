@@ -66,7 +66,7 @@ pub(crate) fn is_close(typed: &str, option: &str) -> bool {
 
 /// Options that other programs have, or other commands here: the commands they were typed behind (all, where there is none), and what does it
 /// here.
-const OPTIONS: [(&[&str], &[&str], &str); 17] = [
+const OPTIONS: [(&[&str], &[&str], &str); 19] = [
     (
         &["-f", "--force", "--overwrite"],
         &["init"],
@@ -112,6 +112,11 @@ const OPTIONS: [(&[&str], &[&str], &str); 17] = [
     (&["--reason", "-m", "--message"], &["answer"], "`--text TEXT` says more to the model, or why"),
     (&["--name", "--id"], &["job", "submit"], "`--run-id ID` names the run"),
     (
+        &["--every", "--interval", "--at", "--daily"],
+        &["schedule add"],
+        "`--cron` says when: `--cron @hourly`, or `--cron '*/15 * * * *'` every quarter of an hour",
+    ),
+    (
         &["--at", "--schedule", "--cron"],
         &["job", "submit"],
         "`--run-after` and `--delay` of `ua submit` start it later, and `ua schedule add` again and again",
@@ -125,6 +130,11 @@ const OPTIONS: [(&[&str], &[&str], &str); 17] = [
         &["-f", "--follow", "--watch"],
         &[],
         "`ua runs tail RUN` follows a run, and `ua questions --watch` shows questions as they are asked",
+    ),
+    (
+        &["-a", "--all", "--history"],
+        &["questions"],
+        "`ua questions` lists all that wait; `--answered` lists those that were answered",
     ),
     (&["-a", "--all"], &[], "`ua runs list --limit N` shows more runs, and `--tasks` those of sub-agents"),
     (&["-v", "--verbose", "--debug", "--log-level"], &[], "`UA_LOG=debug` in the environment writes diagnostics"),
@@ -274,6 +284,7 @@ mod tests {
                 .starts_with("job: budgets are set in the job file")
         );
         assert!(meant("worker --once", "--once").unwrap().contains("--until-empty"));
+        assert!(meant("questions --all", "--all").unwrap().contains("--answered"));
         assert!(meant("runs list --format json", "--format").unwrap().starts_with("runs list: `--json`"));
         // No hint names an option that the command does not have.
         assert_eq!(meant("schema --force", "--force"), None);

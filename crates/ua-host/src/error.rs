@@ -8,7 +8,8 @@ use ua_dispatch::DispatchError;
 use ua_runner::{LockError, ResumeError, RunError, WorkError};
 use ua_store::{Retry, StoreError};
 
-use crate::hint::{self, Hint, OfRun, Word, text, without_numbers};
+use crate::hint::{self, Hint, OfRun, Word, text};
+use crate::os_words;
 
 /// What sort of failure it is: what somebody does about it, before any word is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,15 +64,20 @@ impl std::error::Error for HostError {}
 impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        let message = without_numbers(message.into());
-        Self {
+        let message = message.into();
+        let error = Self {
             kind,
-            message,
+            message: os_words::in_plain_words(&message).into_owned(),
             told: Box::default(),
             detail: None,
             is_of_the_database: false,
             is_of_the_machine: false,
             is_of_lost_writes: false,
+        };
+        // Whoever looks it up has the number.
+        match os_words::number_in(&message) {
+            Some(number) => error.field("os_error", number),
+            None => error,
         }
     }
 
@@ -313,7 +319,7 @@ impl HostError {
                 .hint([Word::Resume(""), text(" continues from there; a worker does so by itself")]),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
-            StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint([
+            StoreError::Unavailable { .. } if is_full(&message) => Self::storage(message).hint([
                 Word::NothingNew,
                 text(
                     "free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), \
@@ -357,6 +363,11 @@ impl HostError {
             ]),
         }
     }
+}
+
+/// Whether a message says that a disk has no room, in the system's words or in ours.
+fn is_full(message: &str) -> bool {
+    os_words::in_plain_words(message).contains("is full")
 }
 
 /// Whether whoever was `doing` this only looked: then there may be no run that could be resumed.

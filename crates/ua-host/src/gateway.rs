@@ -392,10 +392,11 @@ pub async fn start(host: &Host, named: Option<&Path>, by: Starter) -> Result<Sta
 /// That the gateway's folder cannot be made or written to, and where another one is named.
 fn cannot_use(root: &Path, named: Option<&Path>, error: &std::io::Error) -> HostError {
     let why = HostError::storage(format!("cannot write to the gateway's folder {}: {error}", root.shown()));
+    let allow = crate::owner::allow(root, "u+rwx");
     why.hint(if named.is_some() {
-        "let your user write there, or name another folder with --root"
+        format!("{allow}, or name another folder with --root")
     } else {
-        "let your user write there, set XDG_STATE_HOME or HOME to a folder where it may, or name one with --root"
+        format!("{allow}, set XDG_STATE_HOME or HOME to a folder where it may write, or name one with --root")
     })
     .not_begun()
 }

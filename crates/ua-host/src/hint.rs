@@ -32,7 +32,8 @@ pub enum Word {
 
 /// Such a part, as it is.
 pub(crate) fn text(text: impl Into<String>) -> Word {
-    Word::Text(without_numbers(text.into()))
+    let text = text.into();
+    Word::Text(crate::os_words::in_plain_words(&text).into_owned())
 }
 
 /// What to do about a failure.
@@ -154,24 +155,6 @@ pub(crate) fn told(hint: Option<&Hint>, of: Option<&OfRun>) -> Option<String> {
         (Some(words), Some(stored)) => Some(format!("{words}; {stored}")),
         (words, stored) => words.or(stored),
     }
-}
-
-/// A text without the numbers that the standard library puts behind what the system says: the words say it already.
-pub(crate) fn without_numbers(text: String) -> String {
-    const BEGIN: &str = " (os error ";
-    if !text.contains(BEGIN) {
-        return text;
-    }
-    let mut parts = text.split(BEGIN);
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(')');
-        match rest.filter(|_| part.starts_with(|c: char| c.is_ascii_digit())) {
-            Some(rest) => out.push_str(rest),
-            None => out.extend([BEGIN, part]),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

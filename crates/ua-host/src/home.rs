@@ -20,7 +20,7 @@ mod workspaces;
 
 use self::elsewhere::OTHER_DATABASE;
 pub use self::opening::{cannot_write, close};
-pub(crate) use self::opening::{make_own, of_another_user, owner_of_database};
+pub(crate) use self::opening::{of_another_user, owner_of_database};
 use crate::error::HostError;
 use crate::hint::{Word, text};
 use crate::paths::{resolved, resolved_parent};
@@ -61,6 +61,8 @@ pub struct Home {
     named: Vec<(&'static str, PathBuf)>,
     /// What no word that is stored here may hold.
     known: KnownSecrets,
+    /// The number of the user who called `sudo`.
+    called_by: Option<u32>,
 }
 
 /// The folder, beside the locks, with what the program behind the provider `claude-code` keeps of each run. No tool may write there.
@@ -159,6 +161,7 @@ impl Home {
             root_is_named,
             root_is_trusted: false,
             known: known.clone(),
+            called_by: settings.of_environment("SUDO_UID").and_then(|number| number.parse().ok()),
             named: settings.places().into_iter().map(|(key, place)| (key, resolved(&place))).collect(),
         })
     }

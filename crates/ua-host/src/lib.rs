@@ -46,6 +46,8 @@ pub mod logins;
 pub mod mcp_files;
 pub mod models;
 mod obstacles;
+pub mod os_words;
+mod owner;
 mod packs;
 pub mod pages;
 pub mod paths;

@@ -227,7 +227,12 @@ fn entry(folder: &Folder, name: &str) -> Result<Option<LoginEntry>, String> {
         Err(error) => return Err(unusable(error.to_string())),
     };
     let meta = file.metadata().map_err(|error| unusable(error.to_string()))?;
-    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        let (whose, path) = (crate::owner::named(meta.uid()), folder.path().join(name));
+        let how = crate::owner::believe_own(meta.uid(), &path);
+        return Err(unusable(format!("it belongs to another user ({whose}); {how}")));
+    }
+    if meta.mode() & 0o077 != 0 {
         return Err(unusable(
             "it holds a login, and others can read or change it; log in again, or `chmod 600` it".to_owned(),
         ));

@@ -139,6 +139,11 @@ pub trait People: Send + Sync {
     /// A sentence that is of use to whoever follows the progress of a run.
     fn remark(&self, _sentence: &str) {}
 
+    /// The same of what stays so as long as the run is worked on: it is taken anew after each answer, and once is enough.
+    fn remark_once(&self, sentence: &str) {
+        self.remark(sentence);
+    }
+
     /// Something failed that does not end the work.
     fn report(&self, _error: &HostError) {}
 

@@ -175,7 +175,7 @@ fn of_an_older_copy(question: &QuestionRecord, top: &RunId, unaccepted: &[Forgot
 }
 
 /// The name of the fact that says that the database is an older copy.
-const OLDER_COPY: &str = "older copy";
+pub const OLDER_COPY: &str = "older copy";
 
 /// The name of the fact that says whose session asks, to which server, in which project.
 const SESSION: &str = "session";

@@ -153,7 +153,11 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, Declared>, HostError> {
     let unusable = |why: String| HostError::usage(format!("cannot use {shown}: {why}"));
     let meta = std::fs::metadata(path)
         .map_err(|e| unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it")))?;
-    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        let whose = format!("it belongs to another user ({})", crate::owner::named(meta.uid()));
+        return Err(unusable(whose).hint(crate::owner::believe_own(meta.uid(), path)));
+    }
+    if meta.mode() & 0o077 != 0 {
         return Err(unusable("it holds secrets, and others can read or change it".to_owned())
             .hint(format!("chmod 600 {}", ua_core::shell_word(path))));
     }

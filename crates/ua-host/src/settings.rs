@@ -19,6 +19,7 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::env::Process;
 use crate::error::HostError;
+use crate::owner;
 use ua_core::{PrintedCommand, ShowPath as _};
 
 pub use file::Layer;
@@ -130,7 +131,8 @@ impl Settings {
         }
         if let Some(path) = self.project_file() {
             if is_foreign(&path) {
-                self.notes.push(format!("{} belongs to another user and was not read", path.shown()));
+                let owner = owner::other(&path).map_or_else(String::new, |owner| format!(" ({})", owner::named(owner)));
+                self.notes.push(format!("{} belongs to another user{owner} and was not read", path.shown()));
             } else {
                 self.add(Layer::Project, path)?;
             }
@@ -528,31 +530,38 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     // The folder, too: whoever may write there puts another file in its place. And where a link leads.
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for path in [path, &real].into_iter().flat_map(|path| [path.parent().unwrap_or(path), path]) {
-        if let Some((why, mend)) = open_to_others(path) {
-            return refused(path, why, format!("look at what is in it, then {mend} {}", ua_core::shell_word(path)));
+        if let Some((why, how)) = open_to_others(path) {
+            return refused(path, &why, how);
         }
     }
     // Above it, whoever may write puts another folder in its place.
     let above = [path, &real].into_iter().flat_map(|path| path.ancestors().skip(2));
     above.into_iter().find_map(|folder| Some((folder, open_to_strangers(folder)?))).and_then(|(folder, why)| {
-        let how = closing(folder).map_or_else(
+        let foreign = owner::other(folder).filter(|_| why == FOREIGN);
+        let mut how = closing(folder).map_or_else(
             || "move what it says to a folder that only you can change".to_owned(),
             |mend| format!("look at what is in it, then {mend} {}", ua_core::shell_word(folder)),
         );
-        refused(folder, why, how)
+        if let Some(owner) = foreign.filter(|_| rustix::process::geteuid().is_root()) {
+            how = format!("{}, or {how}", owner::as_that_user(owner));
+        }
+        refused(folder, &foreign.map_or_else(|| why.to_owned(), foreign_in_words), how)
     })
 }
 
-/// Why others than this user and root may change a file, or what a folder has under a name, and the command that ends it; `None` where nobody else
-/// may, or nothing is there.
-pub(crate) fn open_to_others(path: &Path) -> Option<(&'static str, &'static str)> {
+/// Why others than this user and root may change a file, or what a folder has under a name, and what ends it; `None` where nobody else may, or
+/// nothing is there.
+fn open_to_others(path: &Path) -> Option<(String, String)> {
     std::fs::metadata(path).ok()?;
-    if is_foreign(path) {
-        return Some((FOREIGN, "chown \"$USER\""));
+    if let Some(owner) = owner::other(path).filter(|_| is_foreign(path)) {
+        return Some((foreign_in_words(owner), owner::believe_own(owner, path)));
     }
     // Where every user has a group of their own, of the same number, nobody else is in it.
     let is_open = open_beyond(path, |group| group == rustix::process::geteuid().as_raw());
-    is_open.then_some((CHANGED, "chmod go-w"))
+    is_open.then(|| {
+        let mend = format!("look at what is in it, then chmod go-w {}", ua_core::shell_word(path));
+        (CHANGED.to_owned(), mend)
+    })
 }
 
 /// The same of a program that was found through `PATH`, and of a folder on the way to it. What the machine's own programs are in is its
@@ -615,6 +624,10 @@ fn has_modes(_: &Path) -> bool {
 const FOREIGN: &str = "it belongs to another user";
 const CHANGED: &str = "other users can change it";
 
+fn foreign_in_words(owner: u32) -> String {
+    format!("{FOREIGN} ({})", owner::named(owner))
+}
+
 /// Whether somebody who is not `is_ours` may change it by its group, or anybody.
 fn open_beyond(path: &Path, is_ours: impl Fn(u32) -> bool) -> bool {
     let by_group = |meta: &Metadata| meta.mode() & 0o020 != 0 && !is_ours(meta.gid());
@@ -646,7 +659,7 @@ const PASSWD: &str = "/etc/passwd";
 const MAX_PASSWD_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What a user is called: by the machine's own list, else by the number.
-fn user_of(uid: u32) -> String {
+pub(crate) fn user_of(uid: u32) -> String {
     let listed = ua_files::read_text(Path::new(PASSWD), MAX_PASSWD_BYTES).ok();
     listed.and_then(|list| named_in(&list, uid)).unwrap_or_else(|| format!("uid {uid}"))
 }

@@ -21,6 +21,8 @@ use crate::amount::is_too_long_to_ask;
 use crate::shim::SAYS;
 use crate::wire::{STRAY, WireState};
 
+/// What is said of a server that takes its standard output for a log, in front of the line that it wrote there.
+pub const WROTE_NO_MESSAGE: &str = "wrote something to its standard output that is not an MCP message";
 /// The longest word about progress that is passed on.
 const MAX_WORDS: usize = 200;
 /// How often one call's progress is passed on.
@@ -202,10 +204,7 @@ impl Host {
 
     fn written_by(&self, whom: &str, stray: &str) -> String {
         let clean = self.redactor.text(stray);
-        format!(
-            "{whom} wrote something to its standard output that is not an MCP message: {:?}",
-            printable(&clean, MAX_WORDS)
-        )
+        format!("{whom} {WROTE_NO_MESSAGE}: {:?}", printable(&clean, MAX_WORDS))
     }
 
     /// Tells each call under way, once, that the server writes what is no message: it may have been that call's answer.

@@ -87,7 +87,7 @@ pub use exercise::{exercise, log_in};
 pub use foretold::{Foreteller, Foretold};
 pub use frame::{BrokenFrame, Frame, answered_number, envelope};
 pub use hidden::hide_from_others;
-pub use host::{Progress, ProgressWatcher};
+pub use host::{Progress, ProgressWatcher, WROTE_NO_MESSAGE};
 pub use http::{Horizon, Relay, Relayed, UNKNOWN, argument_headers, as_heard, header_text, only_asks};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};

@@ -155,7 +155,7 @@ fn a_root_of_another_user_gets_no_file_of_this_one() {
                 &["worker", "--until-empty"],
                 &["schedule", "add", "often", &job, "--cron", "@hourly"],
             ] {
-                let words = ["belongs to another user (uid 65534)", "sudo -u '#65534' ua", "--root"];
+                let words = ["belongs to another user (", "uid 65534)", "sudo -u '#65534' ua", "--root"];
                 env.run(command).refused(74, &words);
             }
             assert_eq!(left(), before, "nothing was made");

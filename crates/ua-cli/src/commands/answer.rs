@@ -11,7 +11,7 @@ use ua_host::questions::Beside;
 use ua_host::standing::standings;
 use ua_host::{Database, Host, gateway, questions, tree};
 use ua_resume::answers::{chosen, words};
-use ua_store::{Answer, AnswerRecord, Choice, QuestionKind, QuestionRecord, RunQuery, Store as _};
+use ua_store::{Answer, AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionsOf, RunQuery, Store as _};
 
 use super::summary::{FOREIGN, ids_of, question_text};
 use crate::args::{not_empty, parse_ago};
@@ -164,15 +164,32 @@ const PATIENCE: u32 = 20;
 /// What whoever looks for questions is told when there are none.
 pub(super) const NOTHING_WAITS: &str = "nothing waits for an answer";
 
-/// The same where there are runs: some may ask once they are resumed.
+/// The same where there are runs: some may ask once they are resumed, and some asked before.
 pub(super) async fn nothing_waits(host: &Host, store: &Database) -> Result<String, HostError> {
     Ok(match crashed(host, store).await? {
+        0 if any_answered(store).await? => {
+            format!("{NOTHING_WAITS}; `ua questions --answered` lists those that were answered")
+        }
         0 => NOTHING_WAITS.to_owned(),
         count => format!(
             "{NOTHING_WAITS}; {} crashed, and may ask about a call that was sent once it is resumed: `ua status`",
             ua_core::counted(count, "run")
         ),
     })
+}
+
+/// Whether a question of the newest runs was answered.
+async fn any_answered(store: &Database) -> Result<bool, HostError> {
+    const NEWEST: u32 = 50;
+    let fail = |error: &ua_store::StoreError| HostError::store("read the questions", error);
+    let newest = RunQuery { limit: NEWEST, ..RunQuery::default() };
+    for run in store.find_runs(&newest).await.map_err(|e| fail(&e))? {
+        let asked = store.questions_of(QuestionsOf::Run(run.run_id)).await.map_err(|e| fail(&e))?;
+        if asked.iter().any(|question| question.answer.is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// How many runs nobody drives that were driven: of what they had sent a person is asked when they are resumed.
@@ -437,8 +454,11 @@ fn it_takes(question: &QuestionRecord) -> String {
 }
 
 fn not_taken(question: &QuestionRecord, typed: &str) -> HostError {
+    let offered = words(question);
+    let meant = ua_core::nearest(typed, offered.split(", "));
+    let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
     HostError::usage(format!("question {} does not take `{}`", question.question_id, line(typed, 60)))
-        .hint(it_takes(question))
+        .hint(format!("{meant}{}", it_takes(question)))
 }
 
 /// The answer that the model proposed under this number.

@@ -319,7 +319,7 @@ fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     let arguments = if is_ask { String::new() } else { arguments_in_full(question, "  ", room) };
     text.push_str(&format!(
         "{}\n",
-        indented_to(&told(&without_arguments(&question.text, !arguments.is_empty())), room)
+        indented_to(&told(question, &without_arguments(&question.text, !arguments.is_empty())), room)
     ));
     text.push_str(&arguments);
     text.push_str(&known_lines(&beside.known, room));

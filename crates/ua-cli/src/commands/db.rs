@@ -295,7 +295,7 @@ async fn accept(host: &Host, name: &str) -> Result<u8, HostError> {
     }
     if forgotten.is_empty() {
         tell(format!(
-            "run {}: nothing is known of it beside the database that it lacks; nothing to accept",
+            "run {}: effects.log knows nothing of it that the database lacks; there is nothing to accept",
             short(run.as_str())
         ));
         return Ok(OK);
@@ -444,12 +444,16 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         return Err(HostError::usage(format!("{} is not a file", file.shown()))
             .hint("name a file that `ua db backup` made; nothing was changed"));
     }
-    let replaced = |e: &ua_store::StoreError| {
-        HostError::store("put the copy in place", e).hint("name a file that `ua db backup` made; nothing was changed")
-    };
     no_broker(home)?;
+    if home.is_to_be_made() {
+        // Looked at before anything is made, so that a wrong name leaves nothing behind.
+        let elsewhere = ua_host::paths::temporary_folder()?;
+        let there = elsewhere.path().join("copy.db");
+        ua_store_sqlite::Restore::begin(file, &there).map_err(|e| not_restored(file, &e))?;
+        home.make_for_restore()?;
+    }
     // From here on nobody takes a run, so that nobody who drives one is overlooked.
-    let restore = ua_store_sqlite::Restore::begin(file, home.database()).map_err(|e| replaced(&e))?;
+    let restore = ua_store_sqlite::Restore::begin(file, home.database()).map_err(|e| not_restored(file, &e))?;
     nobody_drives(home)?;
     let restored =
         restore.finish(ua_core::system::env().now()).map_err(|e| HostError::store("put the copy in place", &e))?;
@@ -491,6 +495,21 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         tell(in_sentence(&sentence).as_ref());
     }
     Ok(OK)
+}
+
+/// That a copy is not put in place; nothing was changed by then.
+fn not_restored(file: &Path, error: &StoreError) -> HostError {
+    let doing = format!("restore {}", file.shown());
+    let failure = if let StoreError::Unavailable { .. } = error {
+        // It is the copy that is the problem, not the database that it was to replace.
+        let said = ua_host::chain(error);
+        let why = said.strip_prefix("the runtime database is not available: ").unwrap_or(&said);
+        HostError::storage(format!("cannot {doing}: {why}"))
+    } else {
+        HostError::store(&doing, error)
+    };
+    // Not as a command, which would be completed with the root of this one: a copy of another is wanted.
+    failure.hint("name a file that ua db backup made; nothing was changed")
 }
 
 /// What a copy cannot know and nothing beside it tells, in sentences.

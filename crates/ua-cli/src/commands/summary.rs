@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::Value;
 use ua_core::{CallStatus, QuestionId, RunStatus, ShortNames, ShowPath as _};
 use ua_runner::{UsageSummary, Workspace};
-use ua_store::{QuestionRecord, QuestionStatus, ReceiptRecord, RunRecord, RunRecords};
+use ua_store::{QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, RunRecord, RunRecords};
 
-use ua_host::questions::{KnownFact, WHAT_HELPS, what_helps};
+use ua_host::questions::{KnownFact, OLDER_COPY, WHAT_HELPS, what_helps};
 use ua_host::servers::BUILTIN;
 use ua_resume::answers::{Beside, Reach, Whose, known, read_by, ways};
 use ua_resume::{AroundRun, NextStep, Standing, call_standing};
@@ -316,8 +316,8 @@ pub(crate) fn known_lines(known: &[KnownFact], room: Option<usize>) -> String {
     known.iter().fold(String::new(), |lines, fact| {
         // Others are words of the model, or of a tool.
         let text = match fact.name {
-            "sent" => told(&fact.text),
-            WHAT_HELPS => in_sentence(&fact.text),
+            "sent" => Cow::Owned(in_sentence(&by_the_wall(&fact.text)).into_owned()),
+            WHAT_HELPS | OLDER_COPY => in_sentence(&fact.text),
             _ => Cow::Borrowed(fact.text.as_str()),
         };
         lines + &format!("  {:<11} {}\n", fact.name, foreign_to(&field(&text, 400), 14, room))
@@ -326,9 +326,9 @@ pub(crate) fn known_lines(known: &[KnownFact], room: Option<usize>) -> String {
 
 /// The text of a question as people are shown it. What the model asks stays in its words.
 pub(super) fn words_of(question: &QuestionRecord) -> String {
-    let is_ours = question.kind != ua_store::QuestionKind::AskUser;
+    let is_ours = question.kind != QuestionKind::AskUser;
     let text = if is_ours { with_effects(&question.text) } else { question.text.clone() };
-    told(&text).into_owned()
+    told(question, &text)
 }
 
 /// The same of a question that an earlier version asked, which named what is made of the arguments to compare effects: of that the kind is what a
@@ -341,14 +341,21 @@ pub(super) fn with_effects(text: &str) -> String {
     short.collect::<Vec<_>>().join("\n")
 }
 
-/// What we say about a call, with its instants by the clock on the wall. The arguments behind it are shown as they are sent.
-pub(super) fn told(text: &str) -> Cow<'_, str> {
-    let at = text.find("Arguments: ").unwrap_or(text.len());
-    let (ours, rest) = text.split_at(at);
-    match moment::in_sentence(ours, ua_core::system::env().now()) {
-        Cow::Borrowed(_) => Cow::Borrowed(text),
-        Cow::Owned(ours) => Cow::Owned(ours + rest),
-    }
+/// What a question says, with its instants by the clock on the wall, and with the ids of other calls and runs as a person is shown ids, which is how
+/// every command takes them. The arguments behind it are shown as they are sent, and so are the words of a model or a tool server.
+pub(super) fn told(question: &QuestionRecord, text: &str) -> String {
+    let (ours, rest) = text.split_at(text.find(ARGUMENTS).unwrap_or(text.len()));
+    let ours = by_the_wall(ours);
+    let is_quoted = matches!(question.kind, QuestionKind::AskUser | QuestionKind::Elicitation);
+    let ours = if is_quoted { ours } else { Cow::Owned(in_sentence(&ours).into_owned()) };
+    format!("{ours}{rest}")
+}
+
+/// What stands in front of the arguments of a call.
+const ARGUMENTS: &str = "Arguments: ";
+
+fn by_the_wall(text: &str) -> Cow<'_, str> {
+    moment::in_sentence(text, ua_core::system::env().now())
 }
 
 /// The lines of a question. What is too long for a line continues further in than anything else here begins: it may be somebody else's words.

@@ -9,6 +9,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use ua_host::os_words::in_plain_words;
+
 use crate::output::line;
 
 /// How much of each value is shown.
@@ -44,7 +46,7 @@ struct Said {
 
 impl Said {
     fn take(&mut self, field: &Field, value: &str) {
-        let value = line(value, MOST);
+        let value = line(&in_plain_words(value), MOST);
         match field.name() {
             "message" => self.message = value,
             name if REASONS.contains(&name) => self.reasons.push(value),
@@ -107,7 +109,7 @@ mod tests {
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         assert_eq!(
             text,
-            "warning: plain\nwarning: RESTART.md was not written: No space left on device (os error 28) (run id run_1, turn 3)\n\
+            "warning: plain\nwarning: RESTART.md was not written: the disk is full (run id run_1, turn 3)\n\
              warning: it broke: no lines\n"
         );
     }

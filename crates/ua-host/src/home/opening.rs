@@ -18,10 +18,11 @@ use ua_store_sqlite::Standing;
 use ua_store_sqlite::{SqliteConfig, SqliteStore, Trouble, holds_nothing, refuse_others};
 
 use super::elsewhere::NAME_IT;
-use super::{DATABASE, Home, OWN};
+use super::{DATABASE, DEFAULT_ROOT, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::hint::{Hint, Word, text};
+use crate::owner;
 use crate::roots::{Belief, NO_HOME, Unknown, first_link, make_above};
 use crate::standpoint::Standpoint;
 use crate::words::KnownSecrets;
@@ -173,10 +174,11 @@ impl Home {
     pub(crate) fn refuse_somebody_elses(&self) -> Result<(), HostError> {
         let Some((folder, owner)) = self.somebody_elses() else { return Ok(()) };
         Err(HostError::storage(format!(
-            "{} belongs to another user (uid {owner}), who could not open the files that your user makes there",
-            folder.shown()
+            "{} belongs to another user ({}), who could not open the files that your user makes there",
+            folder.shown(),
+            owner::named(owner)
         ))
-        .hint(format!("run the command as that user (`sudo -u '#{owner}' ua …`), or {}", self.another_root()))
+        .hint(format!("{}, or {}", owner::as_that_user(owner), self.another_root()))
         .not_begun())
     }
 
@@ -283,9 +285,34 @@ impl Home {
         )
     }
 
+    /// Whether the root, or the folder that the database is to be in, has yet to be made: it is not there, or nothing is in it.
+    pub fn is_to_be_made(&self) -> bool {
+        self.roots.judge(&self.root) == Belief::Empty || !self.state().exists()
+    }
+
+    /// Makes the folders for a database that a person puts there, as this user's own: whoever opens it a moment later believes it.
+    ///
+    /// # Errors
+    /// They cannot be made, or are not this user's to make.
+    pub fn make_for_restore(&self) -> Result<(), HostError> {
+        self.believe()?;
+        if let Some(link) = self.foreign_link() {
+            return Err(link);
+        }
+        self.refuse_somebody_elses()?;
+        // What cannot be noted, the very command that puts it there would not believe a moment later.
+        if let Some(why) = self.roots.cannot_note().filter(|_| !self.root_is_named) {
+            return Err(HostError::usage(format!("{why}, so nothing can note that {} is yours", self.root.shown()))
+                .hint(format!("name it with --root {}; nothing was changed", ua_core::shell_word(&self.root))));
+        }
+        self.make()?;
+        make_above(self.state()).map_err(|e| self.cannot_make(&e))
+    }
+
     /// Makes the root if it is not there, and notes that it is this user's own.
     fn make(&self) -> Result<(), HostError> {
         let was_there = self.root.exists();
+        let given_away = owner::given_to_root(&self.root, self.called_by).filter(|_| !was_there);
         // Without a place to note it, the root is good for this command: the next one asks for `--root`.
         if !self.root_is_named
             && self.roots.judge(&self.root) == Belief::Empty
@@ -296,6 +323,9 @@ impl Home {
         make_above(&self.root).map_err(|e| self.cannot_make(&e))?;
         if !was_there {
             self.keep_out_of_git();
+        }
+        if let Some(given_away) = given_away {
+            tracing::warn!("{given_away}");
         }
         let is_somebody_elses =
             self.root_is_named && self.database.exists() && self.roots.judge(&self.root) == Belief::Foreign;
@@ -377,7 +407,7 @@ impl Home {
 
     /// What helps where the database is that of another user.
     fn as_owner(&self, owner: u32) -> String {
-        make_own(owner, self.database.parent().unwrap_or(&self.root))
+        owner::make_own(owner, self.database.parent().unwrap_or(&self.root))
     }
 
     /// The refusal of a root that nobody named; `first` is what to do before anything else, where that is known.
@@ -498,7 +528,17 @@ impl Home {
     /// That there is no database, where no run left anything either.
     pub fn no_file(&self) -> HostError {
         let error = HostError::usage(format!("there is no runtime database at {}", self.database.shown()));
+        if let Some(within) = self.runs_within() {
+            return error.hint(format!("the runs are in {}: name that folder, the root, with --root", within.shown()));
+        }
         error.hint(format!("no job was run here yet; {}, or start one with `ua job FILE`", self.another_database()))
+    }
+
+    /// The root that has runs within a folder which is none, as where somebody names the folder of a project.
+    pub fn runs_within(&self) -> Option<PathBuf> {
+        let within = self.root.join(DEFAULT_ROOT);
+        let has_runs = |root: &Path| fs::metadata(root.join(DATABASE)).is_ok_and(|file| file.len() > 0);
+        (!has_runs(&self.root) && has_runs(&within)).then_some(within)
     }
 
     /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
@@ -652,8 +692,11 @@ impl Home {
             return HostError::storage(format!("{} is a file, but must be a folder", file.shown()))
                 .hint(format!("move it away, or {}; nothing was changed", self.another_root()));
         }
-        HostError::storage(format!("cannot read {}: {error}", path.shown()))
-            .hint(format!("make it yours (`chown`, `chmod u+rwX`), or {}; nothing was changed", self.another_root()))
+        HostError::storage(format!("cannot read {}: {error}", path.shown())).hint(format!(
+            "{}, or {}; nothing was changed",
+            owner::allow(path, "u+rwX"),
+            self.another_root()
+        ))
     }
 }
 
@@ -684,17 +727,10 @@ pub(crate) fn owner_of_database(database: &Path) -> Option<u32> {
 pub(crate) fn of_another_user(database: &Path, owner: u32) -> HostError {
     let folder = database.parent().unwrap_or(database);
     HostError::usage(format!(
-        "the runs in {} belong to another user (uid {owner}), and only that user's `ua` opens their database",
-        folder.shown()
+        "the runs in {} belong to another user ({}), and only that user's `ua` opens their database",
+        folder.shown(),
+        owner::named(owner)
     ))
-}
-
-/// What helps with a folder of runs that is another user's.
-pub(crate) fn make_own(owner: u32, folder: &Path) -> String {
-    let us = rustix::process::geteuid().as_raw();
-    let chown = PrintedCommand::of("chown -R").word(us.to_string()).word(folder);
-    let chown = if us == 0 { chown.in_code() } else { format!("`sudo {chown}`") };
-    format!("run the command as that user (`sudo -u '#{owner}' ua …`), or make all of the folder yours ({chown})")
 }
 
 /// Why a folder cannot be looked into, if it is there and cannot.
@@ -719,18 +755,17 @@ fn served(
 }
 
 /// That nothing can be made in a folder which is there, as a sentence, and what helps; `None` where something can.
-pub fn cannot_write(folder: &Path) -> Option<(String, &'static str)> {
+pub fn cannot_write(folder: &Path) -> Option<(String, String)> {
     let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     let why = io::Error::from(rustix::fs::access(folder, wanted).err()?);
     let is_mounted_so = why.kind() == io::ErrorKind::ReadOnlyFilesystem;
-    let how = if is_mounted_so { "mount it for writing" } else { "let your user write there (`chmod u+wx`)" };
+    let how = if is_mounted_so { "mount it for writing".to_owned() } else { owner::allow(folder, "u+wx") };
     Some((format!("cannot write to the folder {}: {why}", folder.shown()), how))
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
-    use super::super::DEFAULT_ROOT;
     use super::super::tests::home;
     use super::*;
     use crate::env::Process;
@@ -771,6 +806,40 @@ mod tests {
             }
             assert!(!hint.contains("ua trust") && !hint.contains("--trust-root"), "{hint}");
         }
+    }
+
+    /// Whoever names the folder of a project for its root is told where the root is.
+    #[test]
+    fn a_folder_around_a_root_is_told_from_one_without_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let around = home(folder.path(), Some("."));
+        assert_eq!(around.runs_within(), None);
+        assert!(around.no_file().hint_text().unwrap().contains("no job was run here yet"));
+        close(home(folder.path(), Some(DEFAULT_ROOT)).open().unwrap());
+        let hint = around.no_file().hint_text().unwrap().to_owned();
+        assert!(hint.contains(DEFAULT_ROOT) && hint.ends_with("with --root"), "{hint}");
+    }
+
+    /// A machine that was lost is set up anew by one command, whatever is there of its folders.
+    #[test]
+    fn a_root_that_a_database_is_put_into_is_made_as_this_users_own() {
+        for root in [None, Some("runs"), Some("deep/er/runs")] {
+            let folder = tempfile::tempdir().unwrap();
+            let place = folder.path().canonicalize().unwrap();
+            let variables = [("HOME".to_owned(), place.join("me").display().to_string())].into();
+            let settings = Settings::read(Process { folder: Some(place), variables, ..Process::default() });
+            let home = Home::new(&settings, root.map(Path::new), &KnownSecrets::default()).unwrap();
+            assert!(home.is_to_be_made(), "{root:?}");
+            home.make_for_restore().unwrap();
+            assert!(!home.is_to_be_made() && home.is_unused(), "{root:?}");
+            // Whoever restores puts a database of this program there.
+            close(home.open().unwrap());
+            close(home.open_read_only().unwrap());
+        }
+        // Without a place for notes nothing is made that nobody would believe.
+        let folder = tempfile::tempdir().unwrap();
+        assert!(home(folder.path(), None).make_for_restore().unwrap_err().hint_text().unwrap().contains("--root "));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(super) async fn tell(
         let calls = store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?;
         if let Some(call) = calls.iter().find(|call| is_unsettled(call)) {
             let next = restart::next_step(store, &run).await?;
-            people.tell(&warning(&run, call, &open, &next));
+            people.tell(&warning(&run, which_text(&run.spec, spec), call, &open, &next));
             return Ok(());
         }
         if run.turn_index > 0 {
@@ -65,23 +65,35 @@ pub(super) async fn tell(
         }
     }
     if let Some(run) = unfinished {
-        people.tell(&note(&run, file));
+        people.tell(&note(&run, which_text(&run.spec, spec), file));
     }
     Ok(())
 }
 
-/// That what an earlier text of the job got is not used, and how it would be.
-fn note(run: &RunRecord, file: &Path) -> String {
+/// Which text of the job an unfinished run is of. One that has another key alone, as each start of a schedule has its own, is of the same text.
+fn which_text(before: &RunSpec, now: &RunSpec) -> &'static str {
+    let without_key = |spec: &RunSpec| {
+        let mut spec = spec.clone();
+        spec.job_key = None;
+        spec
+    };
+    if without_key(before) == without_key(now) { THIS_JOB } else { "an earlier text of this job" }
+}
+
+const THIS_JOB: &str = "this job";
+
+/// That what another run of the job, or one of an earlier text of it, got is not used, and how it would be.
+fn note(run: &RunRecord, of: &str, file: &Path) -> String {
     let (id, turns) = (&run.run_id, ua_core::counted(run.turn_index, "turn"));
-    let how = if file == Path::new(NO_FILE) {
+    let how = if of == THIS_JOB {
+        format!("; `ua runs show {id}` says how that one is continued")
+    } else if file == Path::new(NO_FILE) {
         String::new()
     } else {
         let fork = PrintedCommand::of("ua fork").word(id.as_str()).option("--job-overrides", file).in_code();
         format!("; {fork} would continue from its last turn with the new text")
     };
-    format!(
-        "note: run {id} of an earlier text of this job is not finished ({turns}), and this run begins from the start{how}"
-    )
+    format!("note: run {id} of {of} is not finished ({turns}), and this run begins from the start{how}")
 }
 
 /// Sent, with an effect, and nobody knows what came of it.
@@ -92,7 +104,7 @@ fn is_unsettled(call: &CallRecord) -> bool {
         && call.resolution.is_none()
 }
 
-fn warning(run: &RunRecord, call: &CallRecord, open: &[QuestionRecord], next: &NextStep) -> String {
+fn warning(run: &RunRecord, of: &str, call: &CallRecord, open: &[QuestionRecord], next: &NextStep) -> String {
     let asked = open.iter().find(|question| question.call_id.as_ref() == Some(&call.call_id));
     let (which, how) = match asked {
         Some(question) => {
@@ -103,7 +115,7 @@ fn warning(run: &RunRecord, call: &CallRecord, open: &[QuestionRecord], next: &N
         None => (String::new(), format!("{} finds out first, or asks you", next.who())),
     };
     format!(
-        "warning: run {} of an earlier text of this job is not finished, and whether its {} happened is unknown{which}; this run may do it \
+        "warning: run {} of {of} is not finished, and whether its {} happened is unknown{which}; this run may do it \
          again; {how}",
         run.run_id,
         line(&call.name.tool, 60)

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
 use ua_core::{Env, Redactor, RunSpec, Timestamp, ToolSpec, Trace};
 use ua_dispatch::{CallProgress, PersonWaits, StopSignal, SubAgentError, ToolTransport};
-use ua_mcp::McpTransport;
+use ua_mcp::{McpTransport, WROTE_NO_MESSAGE};
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
     Worked, Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
@@ -67,22 +68,33 @@ pub(super) async fn put_down(store: &dyn Store, lease: &RunLease, env: &Env, err
     parked.err().map_or(error, HostError::from)
 }
 
-/// The same watcher, which has the run's log say once of each tool server that it writes to its standard output what is no message: with that, an
-/// answer can be cut in two, and nobody who looks for it later finds another sign of it.
+/// The same watcher, which says once of each tool server that it writes to its standard output what is no message: with that, an answer can be cut in
+/// two, and nobody who looks for it later finds another sign of it. The run's log has it, and so do the `people`, if there are any to be told.
 fn noting_strays(
     servers: &Arc<McpTransport>,
     logs: Workspace,
     redactor: Redactor,
     env: Env,
+    people: Option<Arc<dyn People>>,
     inner: Watcher,
 ) -> Watcher {
     let (servers, told) = (Arc::downgrade(servers), Mutex::new(BTreeSet::new()));
+    let is_told_at_its_call = AtomicBool::new(false);
     Arc::new(move |signal| {
+        // Whoever follows the run has read it with the call that it came in the middle of.
+        if let RunEvent::Call(CallProgress::Progress { text, .. }) = &signal
+            && text.contains(WROTE_NO_MESSAGE)
+        {
+            is_told_at_its_call.store(true, Ordering::Relaxed);
+        }
         // After their first words, and after each call.
         let is_due = matches!(&signal, RunEvent::ToolsListed { .. } | RunEvent::Call(CallProgress::Settled { .. }));
         for (server, sentence) in servers.upgrade().filter(|_| is_due).iter().flat_map(|servers| servers.strays()) {
             if told.lock().unwrap_or_else(PoisonError::into_inner).insert(server) {
                 progress::keep_note(&logs, &redactor, env.now(), &sentence);
+                if let Some(people) = people.as_ref().filter(|_| !is_told_at_its_call.load(Ordering::Relaxed)) {
+                    people.remark_once(&format!("{sentence}; a log belongs on standard error"));
+                }
             }
         }
         inner(signal);
@@ -154,7 +166,8 @@ impl Driver {
         }
         let slow = self.tell_if_slow(names);
         let to_end = (is_top && !is_to_end).then(|| self.tell_if_to_end(run));
-        let watcher = noting_strays(&servers, logs.clone(), redactor.clone(), env.clone(), watcher);
+        let told_strays = is_top.then(|| self.people.clone());
+        let watcher = noting_strays(&servers, logs.clone(), redactor.clone(), env.clone(), told_strays, watcher);
         let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
         let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());
         let worker = self.worker(taken, transport, redactor.clone(), watcher, stop).await;

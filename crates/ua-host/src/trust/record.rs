@@ -83,10 +83,21 @@ impl Trusted {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Self { version: VERSION, entries: Vec::new() });
             }
+            // It, or a folder on the way to it, is another user's: as it is left by a `sudo ua` that kept HOME.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let allow = crate::owner::allow(&path, "u+rwx");
+                return Err(unusable(error.to_string()).hint(format!("{allow}; nothing was done")));
+            }
             Err(error) => return Err(unusable(error.to_string())),
         };
         let meta = file.metadata().map_err(|error| unusable(error.to_string()))?;
-        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            let whose = format!("it belongs to another user ({})", crate::owner::named(meta.uid()));
+            return Err(
+                unusable(whose).hint(format!("{}; nothing was done", crate::owner::believe_own(meta.uid(), &path)))
+            );
+        }
+        if meta.mode() & 0o022 != 0 {
             return Err(unusable("other users can write to it, so it cannot be trusted".to_owned()));
         }
         let mut text = String::new();

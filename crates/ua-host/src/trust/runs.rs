@@ -16,7 +16,7 @@ use ua_store_sqlite::SqliteStore;
 use super::{ConfigFile, PROJECT_FILE, canonical};
 use crate::error::{HostError, chain};
 use crate::fleet::ScheduledJob;
-use crate::home::{DEFAULT_ROOT, is_written_by_runs, make_own, of_another_user, owner_of_database};
+use crate::home::{DEFAULT_ROOT, is_written_by_runs, of_another_user, owner_of_database};
 use crate::launch::Launch;
 use crate::mcp_files::mcp_config;
 use crate::roots::{Belief, MARKER, Roots, state_folder};
@@ -73,7 +73,7 @@ impl RunsReview {
         let is_file = fs::symlink_metadata(&database).is_ok_and(|file| file.is_file());
         if let Some(owner) = owner_of_database(&database) {
             let refused = of_another_user(&database, owner);
-            return Err(refused.hint(format!("{}; nothing was trusted", make_own(owner, &folder))));
+            return Err(refused.hint(format!("{}; nothing was trusted", crate::owner::make_own(owner, &folder))));
         }
         let is_elsewhere = settings.var("UA_DATABASE_URL").or_else(|| settings.var("UA_RUNTIME_DB_PATH")).is_some();
         let is_used = |name: &String| is_written_by_runs(name, folder.join(name).is_dir()) && name != MARKER;
@@ -89,7 +89,7 @@ impl RunsReview {
         let owner = if meta.uid() == rustix::process::geteuid().as_raw() {
             "you".to_owned()
         } else {
-            format!("another user ({})", meta.uid())
+            format!("another user ({})", crate::owner::named(meta.uid()))
         };
         let mut lines = vec![format!("folder     {}", folder.shown())];
         lines.push(format!("belongs to {owner}"));

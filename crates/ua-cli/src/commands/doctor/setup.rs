@@ -38,7 +38,11 @@ pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
         return;
     }
     for note in settings.notes() {
-        findings.warn("configuration", note, "make it yours with chown, or move it away");
+        findings.warn(
+            "configuration",
+            note,
+            "make it yours with `sudo chown`, or move it away; as root, run `ua` as that user instead",
+        );
     }
     let files = settings.files();
     let detail = if files.is_empty() {
