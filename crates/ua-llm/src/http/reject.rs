@@ -58,12 +58,12 @@ fn sorted(came: Status, retry_after: Option<Duration>, body: &str, model: &str) 
         // Not a matter of time: nothing is answered until somebody pays.
         return LlmError::Unpaid { status: came, message };
     }
+    if status == 413 || too_long::says_so(status, body, &message) || (status == 429 && too_long::never_fits(&message)) {
+        return LlmError::TooLong { status: came, message };
+    }
     if status == 429 && says_of_a_day(body, &message, retry_after) {
         // A matter of more time than a run waits.
         return LlmError::Unpaid { status: came, message: with_quota(message, body) };
-    }
-    if status == 413 || too_long::says_so(status, body, &message) || (status == 429 && too_long::never_fits(&message)) {
-        return LlmError::TooLong { status: came, message };
     }
     if let Some(inner) = wrapped_in(status, &message) {
         return by_status_and_message(Status::Like(inner), retry_after, message, model);
