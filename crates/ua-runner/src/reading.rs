@@ -69,6 +69,11 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// The same with nothing to compare the next request with.
+    fn anew(self) -> Self {
+        Self { said: self.said, ..Self::default() }
+    }
+
     /// Whether it is sure already that the server does not read all of it.
     pub(crate) fn is_sure(&self) -> bool {
         self.said == Some(true)
@@ -150,7 +155,9 @@ pub(crate) fn seen_before(records: &RunRecords) -> (Option<SeenBefore>, Reading)
             written: written / 4,
         }
     });
-    seen_in(past)
+    let (seen, reading) = seen_in(past);
+    // Of a history that is here in part, nobody knows how much of it the last request told.
+    (seen, if records.left_out.is_nothing() { reading } else { reading.anew() })
 }
 
 /// Bytes of plain text, as a request has them: with large results in their places.
@@ -183,7 +190,9 @@ fn seen_in(requests: impl Iterator<Item = Past>) -> (Option<SeenBefore>, Reading
         let only = reading.look_at(seen).filter(|only| only.is_sure);
         found = only.map(|only| SeenBefore { turn: request.turn, tokens: only.tokens }).or(found);
     }
-    (found, reading)
+    // The next request tells more than the last one by what that left out.
+    let is_whole = last.is_some_and(|last| last.estimated >= last.told.saturating_add(last.written));
+    (found, if is_whole { reading } else { reading.anew() })
 }
 
 /// Whether more was sent than before and no more of it was counted.
