@@ -172,6 +172,18 @@ mod tests {
             .into()
     }
 
+    /// Why requests are far shorter than their history, what came before may say.
+    #[test]
+    fn requests_that_are_far_shorter_than_their_history_are_looked_at_from_the_first_on() {
+        let mut story = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#);
+        story.asks("says nothing", &[]);
+        let mut is_looked_at = |tokens: u64| {
+            story.records.requests[0].estimated_tokens = tokens;
+            may_be_read_in_part(&story.records)
+        };
+        assert_eq!([is_looked_at(500), is_looked_at(3_584), is_looked_at(40_000)], [false, true, false]);
+    }
+
     #[tokio::test]
     async fn what_is_decided_from_how_a_run_stands_is_what_would_be_decided_from_all_of_it() {
         let (mut left_out, mut not_enough) = (0, 0);
