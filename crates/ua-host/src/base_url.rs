@@ -14,7 +14,14 @@ pub fn check(variable: &str, address: &str, plain: &PlainHttpHosts) -> Result<()
              that `model.plain_http_hosts` (UA_PLAIN_HTTP_HOSTS) names"
         ))
     };
-    let url = Url::parse(address.trim()).map_err(|e| refused(&format!("it is not an address ({e})")))?;
+    let url = Url::parse(address.trim()).map_err(|e| {
+        let bare = if is_bare_ipv6(address) {
+            ": an IPv6 address stands in brackets, as in http://[fd00::1]:8080"
+        } else {
+            ""
+        };
+        refused(&format!("it is not an address ({e}){bare}"))
+    })?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(refused("it contains a user name or a password"));
     }
@@ -24,6 +31,20 @@ pub fn check(variable: &str, address: &str, plain: &PlainHttpHosts) -> Result<()
         "http" => Err(refused("a key would go there unencrypted")),
         _ => Err(refused("it is not an https:// address")),
     }
+}
+
+/// Whether the host of an address is one of IPv6 without the brackets that tell its colons from the one in front of a port.
+fn is_bare_ipv6(address: &str) -> bool {
+    let behind = address.trim().split_once("://").map_or(address, |(_, behind)| behind);
+    let host = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    host.matches(':').count() > 1 && !host.contains('[')
+}
+
+/// The host, with its port, of an address that is plain http of another machine: what [`PlainHttpHosts`] would have to name.
+pub(crate) fn host_in_the_clear(address: &str) -> Option<String> {
+    let url = Url::parse(address.trim()).ok().filter(|_| goes_in_the_clear(address))?;
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 /// Whether what is sent to an address, and the keys that go with it or stand in it, could be read on the way: `http://` of another machine.
@@ -73,6 +94,24 @@ mod tests {
         assert!(is_taken("http://ollama:11434") && is_taken("http://litellm:4000/v1"));
         for wrong in ["http://litellm:80", "http://ollama.evil.test", "http://me:pass@ollama", "http://10.0.0.1"] {
             assert!(!is_taken(wrong), "{wrong}");
+        }
+        // An address of IPv6 is one host, in brackets.
+        let six = PlainHttpHosts::parse("fd00::1,[fd00::2]:11434").unwrap();
+        let is_taken = |address: &str| check("X", address, &six).is_ok();
+        assert!(is_taken("http://[fd00::1]:9") && is_taken("http://[fd00::2]:11434/v1"));
+        assert!(!is_taken("http://[fd00::2]:9") && !is_taken("http://[fd00::3]:11434"));
+        for bare in ["http://fd00::1:11434", "http://::1/v1"] {
+            assert!(check("X", bare, &six).unwrap_err().to_string().contains("in brackets"), "{bare}");
+        }
+        for (address, host) in [
+            ("http://ollama:11434/v1", Some("ollama:11434")),
+            ("http://[fd00::1]:9", Some("[fd00::1]:9")),
+            ("http://ollama", Some("ollama")),
+            ("https://ollama", None),
+            ("http://[::1]:9", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(host_in_the_clear(address).as_deref(), host, "{address}");
         }
         assert!(goes_in_the_clear("http://ollama:11434"), "whoever looks for that is told");
     }

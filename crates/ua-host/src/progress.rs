@@ -631,9 +631,11 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
 fn reads_only_in_words(turn: u32, tokens: u64, is_cut: bool) -> String {
     let then =
         if is_cut { "the history is cut to that from now on" } else { "or it counts only what it has not read before" };
+    // What is stored of its requests shows it to the next process, too, which cannot know that the server is another one now.
+    let and = if is_cut { " and fork the run, since a resume keeps to it" } else { "" };
     format!(
         "turn {turn} · the server seems to read only {tokens} tokens of what it is sent, and does not say so; {then}. If it should read more, raise \
-         the context that it was started with (Ollama: `num_ctx`)"
+         the context that it was started with (Ollama: `num_ctx`){and}"
     )
 }
 
@@ -672,6 +674,7 @@ mod tests {
         assert!(cut.contains("turn 5") && cut.contains("only 4096 tokens") && cut.contains("is cut"), "{cut}");
         let perhaps = reads_only_in_words(5, 4_096, false);
         assert!(!perhaps.contains("is cut") && perhaps.contains("num_ctx"), "{perhaps}");
+        assert!(cut.contains("fork the run") && !perhaps.contains("fork"), "{cut} {perhaps}");
     }
 
     #[test]

@@ -137,7 +137,9 @@ pub(crate) fn plain_http_hosts(settings: &Settings) -> Result<PlainHttpHosts, Ho
             settings.said_as("UA_PLAIN_HTTP_HOSTS"),
             crate::text::line(&entry, 100)
         ))
-        .hint("name hosts with or without a port, separated by commas: `ollama`, `litellm:4000`; no pattern stands for others")
+        .hint(
+            "name hosts with or without a port, separated by commas: `ollama`, `litellm:4000`, `[fd00::1]:8080`; no pattern stands for others",
+        )
     })
 }
 
@@ -162,6 +164,18 @@ pub(crate) fn in_the_clear(settings: &Settings, provider: &str) -> Option<String
 fn needed_key(settings: &Settings, provider: &str) -> Result<Option<String>, HostError> {
     let Some((variable, _)) = key_of(settings, provider) else { return Ok(None) };
     settings.var(variable).map(Some).ok_or_else(|| {
+        // A server in a private network may need none, once it is named.
+        let near = settings.var("OPENAI_BASE_URL").filter(|_| provider == "openai-chat");
+        if let Some(host) = near.as_deref().and_then(crate::base_url::host_in_the_clear) {
+            if let Err(unreadable) = plain_http_hosts(settings) {
+                return unreadable;
+            }
+            return HostError::usage(format!("there is no API key for the provider `{provider}`, and {host} is not on this machine"))
+                .hint(format!(
+                    "if it is in a private network, name it: UA_PLAIN_HTTP_HOSTS={host} (`model.plain_http_hosts`), and it needs no key; otherwise set \
+                     OPENAI_BASE_URL to an https:// address, and {variable}"
+                ));
+        }
         let (nor, or_local) = if provider == "openai-chat" {
             (
                 ", nor OPENAI_BASE_URL with a server on this machine that needs none",
@@ -440,5 +454,14 @@ mod tests {
             assert!(made(&settings).is_err() && in_the_clear(&settings, "openai-chat").is_none(), "{hosts} {address}");
         }
         assert_eq!(in_the_clear(&settings("ollama", "https://ollama"), "openai-chat"), None);
+        // Whoever did not name it reads how, with the host as it is to be written.
+        for (address, host) in [("http://ollama:11434/v1", "ollama:11434"), ("http://[fd00::1]:9", "[fd00::1]:9")] {
+            let refused = made(&settings("", address)).unwrap_err();
+            let hint = refused.hint_text().unwrap();
+            assert!(hint.contains(&format!("UA_PLAIN_HTTP_HOSTS={host} ")), "{hint}");
+            assert!(made(&settings(host, address)).is_ok(), "{host}");
+        }
+        let elsewhere = made(&settings("", "https://models.example.test")).unwrap_err();
+        assert!(!elsewhere.hint_text().unwrap().contains("UA_PLAIN_HTTP_HOSTS"));
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ua_core::{Audience, FailureClass, ForkWith, OtherModel, span_in_words};
 
+use crate::ANTHROPIC;
+use crate::http::lasting::{Lasting, is_of_a_key_behind};
 use crate::http::{reject, too_long};
 use crate::models::ModelTable;
 use crate::unasked::{first_named, says_not_taken};
@@ -376,7 +378,7 @@ impl LlmError {
         let Self::InvalidRequest { status, message } = self else { return false };
         let names_something =
             too_long::names_a_part(message) || too_long::names_thoughts(message) || too_long::names_an_item(message);
-        matches!(status.number(), 400 | 413 | 422) && !names_something
+        matches!(status.number(), 400 | 413 | 422) && !names_something && Lasting::of(message).is_none()
     }
 
     /// How long a reply may be asked for, where it is a refusal of a request that asks for a longer one than `asked` tokens; in tokens.
@@ -414,7 +416,9 @@ impl LlmError {
             "guided decoding",
         ];
         let (Self::InvalidRequest { status, message } | Self::TooLong { status, message }) = self else { return false };
-        if !matches!(status.number(), 400 | 422) {
+        // A server that makes a grammar and cannot calls that a failure.
+        let is_failed = matches!(self, Self::InvalidRequest { .. }) && matches!(status.number(), 424 | 500 | 501);
+        if !is_failed && !matches!(status.number(), 400 | 422) {
             return false;
         }
         let said = message.to_ascii_lowercase();
@@ -443,10 +447,15 @@ impl LlmError {
         ];
         let Self::InvalidRequest { status, message } = self else { return false };
         let said = message.to_ascii_lowercase();
+        let lasting = Lasting::of(message);
+        // Whose schema it is of which a server makes no grammar it does not always say.
+        if lasting == Some(Lasting::Grammar) && !said.contains("tool") {
+            return true;
+        }
         matches!(status.number(), 400 | 422)
+            && lasting.is_none()
             && !too_long::names_a_part(message)
             && !says_too_many_tools(message)
-            && !reject::says_no_tools(message)
             && !OTHERS.iter().any(|part| said.contains(part))
             && job_field(message).is_none()
     }
@@ -454,19 +463,22 @@ impl LlmError {
     /// Whether it is a refusal of a schema, of which it does not say whose it is. Who knows whether tools were offered can tell.
     pub fn speaks_of_schemas(&self) -> bool {
         let Self::InvalidRequest { status, message } = self else { return false };
-        matches!(status.number(), 400 | 422) && message.to_ascii_lowercase().contains("schema")
+        matches!(status.number(), 400 | 422 | 424 | 500 | 501) && message.to_ascii_lowercase().contains("schema")
     }
 
     /// Whether it is a refusal that may be one of an image: it speaks of one, or of no part of the request. Who knows whether there were any can
     /// tell.
     pub fn may_be_about_images(&self) -> bool {
         let Self::InvalidRequest { status, message } = self else { return false };
-        if !matches!(status.number(), 400 | 413 | 415 | 422) {
-            return false;
-        }
         let said = message.to_ascii_lowercase();
-        ["image", "media type", "media_type", "picture"].iter().any(|word| said.contains(word))
-            || !(too_long::names_a_part(message) || too_long::names_thoughts(message))
+        let names_one = ["image", "media type", "media_type", "picture"].iter().any(|word| said.contains(word));
+        // A router that finds nobody who reads them answers 404.
+        if status.number() == 404 {
+            return names_one;
+        }
+        let names_another =
+            too_long::names_a_part(message) || too_long::names_thoughts(message) || Lasting::of(message).is_some();
+        matches!(status.number(), 400 | 413 | 415 | 422) && (names_one || !names_another)
     }
 
     /// Within which time the limit is whole again that was reached. It may be sooner, so nobody gives up for it.
@@ -550,11 +562,22 @@ impl LlmError {
             ));
         }
         let words = match self {
+            Self::Unauthorized { message, .. } if is_of_a_key_behind(message) => {
+                format!(
+                    "check the key that the router in front has for the provider behind it, where the router is configured, then {resume}: it is not \
+                     the key that is sent from here"
+                )
+            }
             Self::Unauthorized { .. } => {
                 format!("check that the provider's key{key} is valid and may use the model")
             }
-            Self::Unpaid { .. } => {
-                format!("add credit to the account at the provider, or raise its limit there, then {resume}")
+            Self::Unpaid { message, .. } => {
+                let of_a_day = if speaks_of_quotas(message) {
+                    "; a quota of a day comes back by itself when the provider's day is over"
+                } else {
+                    ""
+                };
+                format!("add credit to the account at the provider, or raise its limit there, then {resume}{of_a_day}")
             }
             Self::NoEndpoint { .. } => {
                 format!("check the provider's base URL{url}: it is the address in front of `/v1`, or with it")
@@ -602,7 +625,8 @@ impl LlmError {
                 )
             }
             Self::InvalidRequest { message, .. } => {
-                hint_of_refusal(message, url, audience, (&with(ForkWith::Job), &with(ForkWith::Model)))
+                let forks = (with(ForkWith::Job), with(ForkWith::Model));
+                hint_of_refusal(message, (provider, url), audience, (&forks.0, &forks.1))
             }
             Self::BadTool { tool, .. } if tool.starts_with("mcp__ua__") => {
                 format!(
@@ -644,16 +668,21 @@ impl LlmError {
 }
 
 /// What helps whose request was refused in these words. It ends with how a run is forked with another job, or another model.
-fn hint_of_refusal(message: &str, url: &str, audience: Audience, (with_job, with_model): (&str, &str)) -> String {
+fn hint_of_refusal(
+    message: &str,
+    (provider, url): (&str, &str),
+    audience: Audience,
+    (with_job, with_model): (&str, &str),
+) -> String {
     if says_too_many_tools(message) {
         return format!(
             "offer fewer tools, only those that are needed: fork the run with others denied{with_job}, or leave servers out"
         );
     }
-    if reject::says_no_tools(message) {
-        return format!(
-            "it calls no tools: fork the run with a model that does{with_model}, or start its server so that it reads tool calls"
-        );
+    if let Some(words) =
+        Lasting::of(message).and_then(|what| hint_of_lasting(what, message, audience, (with_job, with_model)))
+    {
+        return words;
     }
     if reject::names_no_reason(message) {
         return format!(
@@ -661,22 +690,119 @@ fn hint_of_refusal(message: &str, url: &str, audience: Audience, (with_job, with
              model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
         );
     }
-    if let Some((named, field)) = job_field(message) {
+    let work = audience.work();
+    let of_job = |field: &str| audience.pick(format!("`model.{field}`"), format!("`{field}`"));
+    if says_budget_is_wrong(message) {
+        let (thoughts, reply) = (of_job("thinking_tokens"), of_job(LONGEST_REPLY));
+        return format!(
+            "thoughts are a part of the reply, so {thoughts} has to be less than {reply}, and at least what the provider asks for (Anthropic: 1024): \
+             change them in a fork of the run{with_job}"
+        );
+    }
+    let field =
+        job_field(message).or_else(|| says_no_thinking(message).then(|| ("thinking", field_of_thinking(provider))));
+    if let Some((named, field)) = field {
         if field == LONGEST_REPLY {
             return format!(
                 "`{named}` says how long a reply may be, and so what it may cost, so that every request has it: use an endpoint of this provider \
                  that takes it, or a proxy in between that leaves it out or renames it"
             );
         }
-        let (work, said) = (audience.work(), audience.pick(format!("`model.{field}`"), format!("`{field}`")));
+        let said = of_job(field);
         return format!(
-            "the {work} sets {said}, which this model does not take: leave it out in a fork of the run{with_job}, or take another model"
+            "this model does not take {said}: leave it out of the {work} in a fork of the run{with_job}, or take another model; where the {work} \
+             does not set it, a server in between does"
         );
     }
     format!(
         "correct what the provider names: in a fork of the run{with_job} if it is something that the run keeps (the model's settings, a tool, the \
          history), else before it continues (the account, a server in between)"
     )
+}
+
+/// What helps where no wait does; `None` where it is told otherwise.
+fn hint_of_lasting(
+    what: Lasting,
+    message: &str,
+    audience: Audience,
+    (with_job, with_model): (&str, &str),
+) -> Option<String> {
+    let (resume, said) = (audience.pick(RESUME, "run it again"), message.to_ascii_lowercase());
+    Some(match what {
+        Lasting::NoTools if said.contains("--jinja") || said.contains("unsupported param: tools") => {
+            format!(
+                "as its server was started it calls no tools: start llama.cpp's server with `--jinja`, then {resume}"
+            )
+        }
+        Lasting::NoTools if said.contains("enable-auto-tool-choice") => {
+            format!(
+                "as its server was started it calls no tools: start vLLM with `--enable-auto-tool-choice` and the `--tool-call-parser` of the model, \
+                 then {resume}"
+            )
+        }
+        Lasting::NoTools => {
+            format!(
+                "it calls no tools: fork the run with a model that does{with_model}, or start its server so that it reads tool calls"
+            )
+        }
+        Lasting::Grammar => {
+            format!(
+                "its server makes a grammar of the schemas that it is sent, and cannot of these: deny the tool whose schema it is in a fork of the \
+                 run{with_job}, have that schema made simpler, or take a newer version of the server"
+            )
+        }
+        Lasting::Roles | Lasting::Template => {
+            format!(
+                "the chat template that the model's server has does not take this conversation, mostly because it knows no results of tools: start \
+                 the server with one that does (llama.cpp: `--chat-template-file`, vLLM: `--chat-template`), or with a model that calls tools, then \
+                 {resume}"
+            )
+        }
+        Lasting::Memory => {
+            format!(
+                "free memory where the model's server is, or start it with a smaller context or a smaller model, then {resume}"
+            )
+        }
+        Lasting::NoRoute => {
+            format!(
+                "the settings of the account at the router leave no provider for this model: allow one there (OpenRouter: \
+                 https://openrouter.ai/settings/privacy and /settings/preferences), then {resume}; the model's name is right"
+            )
+        }
+        Lasting::NoneTakesIt => {
+            format!(
+                "no provider behind the router takes all that the request has: leave out what they do not take (images, settings of the model) in a \
+                 fork of the run{with_job}, or take another model"
+            )
+        }
+        Lasting::KeyBehind => return None,
+    })
+}
+
+/// Whether words about an account may be those of a quota that comes back by itself.
+fn speaks_of_quotas(message: &str) -> bool {
+    let said = message.to_ascii_lowercase();
+    ["quota", "per day", "per-day", "daily"].iter().any(|words| said.contains(words))
+}
+
+/// Whether a refusal is of how many tokens the thoughts may have, and not of such a number as such.
+fn says_budget_is_wrong(message: &str) -> bool {
+    let said = message.to_ascii_lowercase();
+    let names_it = ["budget_tokens", "thinking budget", "thinking_budget", "thinkingbudget"];
+    names_it.iter().any(|name| said.contains(name)) && !says_not_taken(message)
+}
+
+/// Whether a refusal says that the model does not think, and not that it does not take what was thought before.
+fn says_no_thinking(message: &str) -> bool {
+    const OF_HISTORY: [&str; 6] = ["messages", "signature", "block", "reasoning_content", "property", "input["];
+    let said = message.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    says_not_taken(message) && has(&["thinking", "think value", "reasoning"]) && !has(&OF_HISTORY)
+}
+
+/// What a job calls how the model thinks, with this provider.
+fn field_of_thinking(provider: &str) -> &'static str {
+    if provider == ANTHROPIC { "thinking" } else { "effort" }
 }
 
 /// What a job calls the longest reply.
@@ -686,7 +812,7 @@ const LONGEST_REPLY: &str = "max_output_tokens";
 /// unasked is left out before anybody reads of it.
 fn job_field(message: &str) -> Option<(&'static str, &'static str)> {
     // As the wires name it, and as a job does.
-    const FIELDS: [(&str, &str); 11] = [
+    const FIELDS: [(&str, &str); 12] = [
         ("max_completion_tokens", LONGEST_REPLY),
         ("max_tokens", LONGEST_REPLY),
         ("max_output_tokens", LONGEST_REPLY),
@@ -698,6 +824,7 @@ fn job_field(message: &str) -> Option<(&'static str, &'static str)> {
         ("thinking.type", "thinking"),
         ("budget_tokens", "thinking_tokens"),
         ("tool_choice", "tool_choice"),
+        ("effort parameter", "effort"),
     ];
     // Whoever refuses one by the other's name names both, and the one that was sent first.
     let named = FIELDS.into_iter().filter_map(|field| Some((first_named(message, field.0)?, field)));
@@ -733,12 +860,19 @@ mod tests {
             ("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "effort"),
             ("\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\"", "thinking"),
             ("tool_choice: Input tag 'any' is not supported", "tool_choice"),
+            ("This model does not support the effort parameter.", "effort"),
+            // Ollama, to a request with `reasoning_effort`.
+            ("\"qwen2.5:7b\" does not support thinking", "effort"),
+            ("think value \"medium\" is not supported for this model", "effort"),
+            ("Reasoning is not supported by this model", "effort"),
         ] {
             let terminal = hint(message, Audience::Terminal);
-            assert!(terminal.starts_with(&format!("the job sets `model.{field}`, which")), "{message}: {terminal}");
+            let words = format!("this model does not take `model.{field}`: leave it out of the job");
+            assert!(terminal.starts_with(&words), "{message}: {terminal}");
             assert!(terminal.contains("--job-overrides"), "{terminal}");
             let program = hint(message, Audience::Program);
-            assert!(program.starts_with(&format!("the step sets `{field}`, which")), "{message}: {program}");
+            let words = format!("this model does not take `{field}`: leave it out of the step");
+            assert!(program.starts_with(&words), "{message}: {program}");
         }
         for (message, field) in [
             (
@@ -751,8 +885,29 @@ mod tests {
             let told = hint(message, Audience::Terminal);
             assert!(told.starts_with(&format!("`{field}` says how long a reply may be")), "{message}: {told}");
         }
-        for other in ["temperature: too high", "Unknown name \"x\", expected one of \"seed\"", "unknown field seeds"] {
+        for other in [
+            "messages.2: property 'reasoning' is unsupported",
+            "temperature: too high",
+            "Unknown name \"x\", expected one of \"seed\"",
+            "unknown field seeds",
+        ] {
             assert!(hint(other, Audience::Terminal).starts_with("correct what the provider names"), "{other}");
+        }
+    }
+
+    /// A longest reply that leaves the thoughts no room is too short: nothing says that a shorter one helps.
+    #[test]
+    fn a_budget_of_thoughts_beside_the_longest_reply_has_one_hint() {
+        for message in [
+            "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at https://docs.claude.com",
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+            "The thinking budget 2000 must be less than max_tokens 2000",
+        ] {
+            let refused = LlmError::InvalidRequest { status: Status::Http(400), message: message.to_owned() };
+            assert_eq!(refused.longest_reply(u32::MAX), None, "{message}");
+            let hint = refused.hint("anthropic").unwrap();
+            let words = "`model.thinking_tokens` has to be less than `model.max_output_tokens`";
+            assert!(hint.contains(words) && !hint.contains("lower `max_output_tokens`"), "{message}: {hint}");
         }
     }
 

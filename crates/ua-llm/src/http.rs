@@ -11,6 +11,7 @@ mod ends_tests;
 pub(crate) mod events;
 #[cfg(test)]
 mod fault_tests;
+pub(crate) mod lasting;
 pub(crate) mod lenient;
 mod marks;
 pub(crate) mod reject;

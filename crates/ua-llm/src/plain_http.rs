@@ -1,6 +1,7 @@
 //! Hosts of a private network to which a person lets what a run holds go unencrypted.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use reqwest::Url;
 
@@ -9,7 +10,8 @@ use reqwest::Url;
 pub struct PlainHttpHosts(Vec<(String, Option<u16>)>);
 
 impl PlainHttpHosts {
-    /// Reads host names and addresses, each with or without a port, separated by commas: `ollama, litellm:4000`. No pattern stands for others.
+    /// Reads host names and addresses, each with or without a port, separated by commas: `ollama, litellm:4000, [fd00::1]:8080`. No pattern stands
+    /// for others.
     ///
     /// # Errors
     /// The entry that is none.
@@ -42,6 +44,11 @@ impl fmt::Display for PlainHttpHosts {
 fn host(entry: &str) -> Option<(String, Option<u16>)> {
     if entry.contains(['/', '*', '@', '?', '#', '\\', '%']) || entry.contains(char::is_whitespace) {
         return None;
+    }
+    // Without brackets every part of such an address is its own, the last one too: none is a port.
+    if entry.parse::<Ipv6Addr>().is_ok() {
+        let url = Url::parse(&format!("http://[{entry}]/")).ok()?;
+        return Some((url.host_str()?.to_owned(), None));
     }
     let url = Url::parse(&format!("http://{entry}/")).ok()?;
     // A port that is the scheme's own is left out of an address.
@@ -76,9 +83,41 @@ mod tests {
         assert!(!PlainHttpHosts::default().covers(&Url::parse("http://ollama").unwrap()));
     }
 
+    /// However such an address is written, it is the one that a URL has.
+    #[test]
+    fn an_ipv6_address_is_named_with_and_without_brackets_and_with_a_port() {
+        let covered =
+            |hosts: &str, address: &str| PlainHttpHosts::parse(hosts).unwrap().covers(&Url::parse(address).unwrap());
+        for hosts in ["[fd00::1]", "fd00::1", "FD00:0:0:0:0:0:0:1", "[fd00:0::0001]", "ollama,fd00::1"] {
+            assert!(covered(hosts, "http://[fd00::1]:11434/v1") && covered(hosts, "http://[fd00:0::1]/"), "{hosts}");
+            assert!(!covered(hosts, "http://[fd00::2]:11434") && !covered(hosts, "https://[fd00::1]"), "{hosts}");
+        }
+        for (hosts, port) in [("[fd00::1]:11434", 11_434), ("[fd00::1]:80", 80)] {
+            assert!(covered(hosts, &format!("http://[fd00::1]:{port}")), "{hosts}");
+            assert!(!covered(hosts, "http://[fd00::1]:9"), "{hosts}");
+            assert_eq!(PlainHttpHosts::parse(hosts).unwrap().to_string(), hosts);
+        }
+        // Nobody knows whether that is a port.
+        assert!(covered("fd00::80", "http://[fd00::80]:11434") && !covered("fd00::80", "http://[fd00::]"));
+    }
+
     #[test]
     fn what_is_no_host_is_told() {
-        for wrong in ["*", "*.internal", "http://ollama", "ollama/v1", "me@ollama", "a b", "ollama:port", ":80"] {
+        for wrong in [
+            "[fd00::1",
+            "fd00::1]",
+            "[fd00::1]x",
+            "fd00::1%eth0",
+            "[::1]:port",
+            "*",
+            "*.internal",
+            "http://ollama",
+            "ollama/v1",
+            "me@ollama",
+            "a b",
+            "ollama:port",
+            ":80",
+        ] {
             assert_eq!(PlainHttpHosts::parse(&format!("fine,{wrong}")), Err(wrong.to_owned()), "{wrong}");
         }
         assert_eq!(PlainHttpHosts::parse(" , "), Ok(PlainHttpHosts::default()));

@@ -117,8 +117,9 @@ pub(crate) struct ThoughtsThere {
 /// What was learnt while one request was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Lessons {
-    /// The refusals, in small letters.
-    refusals: Vec<String>,
+    /// The refusals, in small letters, each with whether it was taken for one of the kind of thinking that was asked for.
+    refusals: Vec<(String, bool)>,
+    /// What was known before the newest words came first.
     before_the_last: Option<Arc<Known>>,
 }
 
@@ -149,14 +150,14 @@ impl ThoughtsThere {
         Known { thoughts: none, ..Known::default() }.applied(self.owner, request)
     }
 
-    /// Whether a request that went there as `sent`, asking for a `kind` of thinking or for none, and was refused for its thoughts, can be asked once
+    /// Whether a request that went there as `sent`, asking for a kind of thinking or for none, and was refused for its thoughts, can be asked once
     /// more in another form; what was refused was free. From then on it goes in that form. A form that is refused in the same words did not help, and
-    /// is forgotten.
+    /// is forgotten; but who takes no kind of thinking says so of one kind after the other in the same words, and is asked without any.
     pub(crate) fn learns_from(
         &self,
         refused: Refusal<'_>,
         sent: &ModelRequest,
-        kind: Option<&str>,
+        sent_kind: Option<&str>,
         lessons: &mut Lessons,
     ) -> bool {
         let error = refused.error();
@@ -166,7 +167,9 @@ impl ThoughtsThere {
         let said = error.to_string().to_ascii_lowercase();
         // The id of a request is another one each time.
         let said = said.split(" (request ").next().unwrap_or_default().to_owned();
-        if lessons.refusals.contains(&said) || lessons.refusals.len() >= MOST_LESSONS {
+        let kind = sent_kind.filter(|kind| refuses_kind(&said, kind));
+        let is_in_vain = kind.is_none() && lessons.refusals.iter().any(|(known, of_kind)| *known == said && !of_kind);
+        if is_in_vain || lessons.refusals.len() >= MOST_LESSONS {
             if let Some(before) = lessons.before_the_last.take() {
                 self.keep(&sent.model, before);
             }
@@ -174,7 +177,7 @@ impl ThoughtsThere {
         }
         let known = self.known(&sent.model);
         let mut learnt = (*known).clone();
-        if let Some(kind) = kind.filter(|kind| refuses_kind(&said, kind)) {
+        if let Some(kind) = kind {
             learnt.kinds.insert(kind.to_owned());
         } else {
             learnt.take(self.owner, &said, sent);
@@ -183,13 +186,15 @@ impl ThoughtsThere {
         let is_other = learnt.kinds != known.kinds
             || (learnt.is_strict
                 && !known.is_strict
-                && kind == Some(BUDGET)
+                && sent_kind == Some(BUDGET)
                 && begins_without_thoughts(&sent.messages))
             || matches!(learnt.applied(self.owner, sent), Cow::Owned(_));
         if is_other {
             tracing::info!(model = sent.model, why = said, "the provider refused thoughts, asking again without them");
-            lessons.refusals.push(said);
-            lessons.before_the_last = Some(known);
+            if lessons.refusals.iter().all(|(known, _)| *known != said) {
+                lessons.before_the_last = Some(known);
+            }
+            lessons.refusals.push((said, kind.is_some()));
             self.keep(&sent.model, Arc::new(learnt));
         }
         is_other
@@ -291,7 +296,7 @@ fn may_be_of_thoughts(error: &LlmError) -> bool {
 /// model`, `Input tag 'adaptive' found using 'type' does not match any of the expected tags`.
 fn refuses_kind(said: &str, kind: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if !said.contains("thinking") || has(&["signature", "messages.", "block", "tool_choice", "temperature"]) {
+    if !has(&["thinking", "budget_tokens"]) || has(&["signature", "messages.", "block", "tool_choice", "temperature"]) {
         return false;
     }
     let names_another = said.contains("thinking.type.") && !said.contains(&format!("thinking.type.{kind}"));

@@ -27,7 +27,7 @@ use crate::schema::{spare_words_in, take_out};
 const MOST_TRIES: usize = 16;
 
 /// How refusals say that something is not known, or not taken, in small letters.
-const NOT_TAKEN: [&str; 27] = [
+const NOT_TAKEN: [&str; 28] = [
     "unsupported",
     "unrecognized",
     "unrecognised",
@@ -55,7 +55,27 @@ const NOT_TAKEN: [&str; 27] = [
     "cannot find field",
     "unavailable",
     "verified to stream",
+    "no endpoints found",
 ];
+/// How they say that a text must not be empty, and what has it.
+const EMPTY: ([&str; 11], [&str; 3]) = (
+    [
+        "non-empty",
+        "nonempty",
+        "non-whitespace",
+        "be empty",
+        "is empty",
+        "not empty",
+        "empty content",
+        "empty text",
+        "is blank",
+        "be blank",
+        "at least 1 character",
+    ],
+    ["content", "text", "message"],
+);
+/// What stands in the place of a text that must not be empty.
+const NO_TEXT: &str = "(empty)";
 /// What stands in front of the names that a server would have taken.
 const TAKEN: [&str; 4] = [", expected", " supported parameters", " allowed parameters", " valid parameters"];
 
@@ -91,21 +111,24 @@ enum Part {
     ErrorMarks,
     /// `null` in the place of a text, beside calls. An empty text says the same.
     NoText,
+    /// An empty text: of a result without one, or beside calls. One says in words that it is.
+    EmptyText,
     /// That what leads the conversation is nobody's. The user says it then.
     SystemRole,
 }
 
 /// Each part with the names that it is refused by, and the wires that have it.
-const PARTS: [(Part, &[&str], &[Wire]); 10] = [
+const PARTS: [(Part, &[&str], &[Wire]); 11] = [
     (Part::Stream, &["stream"], &[Wire::Messages, Wire::Responses, Wire::Chat]),
     (Part::Usage, &["stream_options", "include_usage"], &[Wire::Chat]),
     (Part::LimitName, &["max_tokens", "max_completion_tokens"], &[Wire::Chat]),
-    (Part::CacheMarks, &["cache_control"], &[Wire::Messages]),
+    (Part::CacheMarks, &["cache_control", "cache control"], &[Wire::Messages]),
     (Part::Thoughts, &["include", "reasoning.encrypted_content", "encrypted content"], &[Wire::Responses]),
     (Part::NotKept, &["store"], &[Wire::Responses]),
     (Part::LooseTools, &["strict"], &[Wire::Responses]),
     (Part::ErrorMarks, &["is_error"], &[Wire::Messages]),
     (Part::NoText, &[], &[Wire::Chat]),
+    (Part::EmptyText, &[], &[Wire::Messages, Wire::Chat]),
     (Part::SystemRole, &[], &[Wire::Chat]),
 ];
 
@@ -118,11 +141,15 @@ impl Part {
                 let is_about_type = has(&["null", "none", "string", "must", "required", "expected", "type"]);
                 has(&["nonetype", "content type: <nil>"]) || (is_about_type && is_named(said, "content", false))
             }
+            Self::EmptyText => has(&EMPTY.0) && has(&EMPTY.1),
             Self::SystemRole => {
                 let names_it = ["role", "message", "prompt", "instruction"].map(|word| format!("system {word}"));
                 let names_it = names_it.iter().any(|words| said.contains(words)) || is_quoted(said, "system");
                 let developer = has(&["developer instruction", "only user and assistant roles"]);
-                (names_it && has(&NOT_TAKEN)) || (developer && has(&["not enabled", "supported"]))
+                // `Allowed roles are "user" or "assistant"`, and what Pydantic says of one that is neither.
+                let two = ["'", "\"", "`"].map(|mark| format!("{mark}user{mark} or {mark}assistant{mark}"));
+                let are_two = said.contains("role") && two.iter().any(|two| said.contains(two));
+                (names_it && has(&NOT_TAKEN)) || (developer && has(&["not enabled", "supported"])) || are_two
             }
             Self::Stream
             | Self::Usage
@@ -186,6 +213,22 @@ impl Part {
             Self::NoText => {
                 for message in listed(body, "messages").filter(|message| message["content"].is_null()) {
                     message["content"] = json!("");
+                }
+            }
+            Self::EmptyText => {
+                let is_blank = |text: &Value| text.as_str().map_or(text.is_null(), |text| text.trim().is_empty());
+                for message in listed(body, "messages").filter(|message| is_blank(&message["content"])) {
+                    message["content"] = json!(NO_TEXT);
+                }
+                for result in contents(body).filter(|block| block["type"] == "tool_result") {
+                    if is_blank(&result["content"]) {
+                        result["content"] = json!(NO_TEXT);
+                    }
+                    for text in
+                        listed(result, "content").filter(|part| part["type"] == "text" && is_blank(&part["text"]))
+                    {
+                        text["text"] = json!(NO_TEXT);
+                    }
                 }
             }
             Self::SystemRole => {

@@ -303,6 +303,10 @@ impl<'a> Driver<'a> {
         self.session = Session::of(&records);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
             self.fit.learn_from(&records);
+            self.renew_tools();
+            if let Some(seen) = self.fit.look_back(&records, &self.tools) {
+                (self.ports.watcher)(RunEvent::ReadsOnly { turn: seen.turn, tokens: seen.tokens, is_cut: true });
+            }
         }
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
         let most = self.run.spec.settings.history_max_tokens;

@@ -2,12 +2,13 @@
 //!
 //! Four bytes a token is a guess, and for numbers, for text in other scripts and for encoded data it is far too low. What the provider
 //! counted for the run's earlier requests corrects it; and where the provider says that a request is too long, the history is cut to less than
-//! that one had, and likewise where the counts show that a server does not read all it is sent (`reading.rs`). Read off the stored requests, so that another process cuts as this one did.
+//! that one had, and likewise where the counts show that a server does not read all it is sent (`reading.rs`). Read off the stored requests, so that
+//! another process cuts as this one did.
 
-use ua_llm::ModelRequest;
+use ua_llm::{ModelRequest, ToolOffer};
 use ua_store::{PLAIN_SCALE as PLAIN, RequestEnd, RequestRecord, RequestStatus, RunRecords, TELLING_TOKENS};
 
-use crate::reading::{Reading, ReadsOnly, Seen};
+use crate::reading::{Reading, ReadsOnly, Seen, SeenBefore, seen_before};
 
 /// Tokens from which on a request may be too long for a model: no context is smaller.
 const LARGE: u64 = 2_000;
@@ -33,7 +34,7 @@ pub(crate) struct Fit {
     cuts: u32,
     /// How often in a row one was taken for too long that was refused without saying so.
     guesses: u32,
-    /// Whether the server reads what it is sent. Another process finds that out anew.
+    /// Whether the server reads what it is sent.
     reading: Reading,
 }
 
@@ -84,12 +85,31 @@ impl Fit {
         let RequestEnd::Actual(usage) = end else { return None };
         let only = self.reading.look_at(Seen::of(request, tokens, usage.input_total()))?;
         if only.is_sure {
-            let estimated = only.tokens.saturating_mul(PLAIN) / self.scale;
-            // An eighth is for the reply, and for what the estimate is wrong by.
-            let history = (estimated / 8 * 7).saturating_sub(tools_of(request));
-            self.keep_below(history.max(estimated / 4));
+            self.keep_to(only.tokens, &request.tools);
         }
         Some(only)
+    }
+
+    /// Finds again what an earlier process saw of the server in the requests of a run, whose next one offers these tools; something is returned where
+    /// this process did not know it. It cuts as that one did, once what the requests counted is [learnt](Self::learn_from).
+    pub(crate) fn look_back(&mut self, records: &RunRecords, tools: &[ToolOffer]) -> Option<SeenBefore> {
+        if self.reading.is_sure() {
+            return None;
+        }
+        let (seen, reading) = seen_before(records);
+        self.reading = reading;
+        if let Some(seen) = seen {
+            self.keep_to(seen.tokens, tools);
+        }
+        seen
+    }
+
+    /// A server reads so many tokens, as it counts them, tools included: that is the context from now on.
+    fn keep_to(&mut self, counted: u64, tools: &[ToolOffer]) {
+        let estimated = counted.saturating_mul(PLAIN) / self.scale;
+        // An eighth is for the reply, and for what the estimate is wrong by.
+        let history = (estimated / 8 * 7).saturating_sub(tokens_of(tools));
+        self.keep_below(history.max(estimated / 4));
     }
 
     /// An estimated token counted as so many thousandths.
@@ -99,7 +119,7 @@ impl Fit {
 
     /// A request was too long: the next one has two thirds of its history, and after a few such half of it.
     pub(crate) fn cut_below(&mut self, request: &ModelRequest, tokens: u64) {
-        let history = tokens.saturating_sub(tools_of(request));
+        let history = tokens.saturating_sub(tokens_of(&request.tools));
         let less = if self.cuts < GENTLE_CUTS { history / 3 * 2 } else { history / 2 };
         self.cuts = self.cuts.saturating_add(1);
         self.keep_below(less);
@@ -107,7 +127,7 @@ impl Fit {
 
     /// A request was perhaps too long: the next one has two thirds of its history, and the one after it no more than what was answered before.
     pub(crate) fn guess_below(&mut self, request: &ModelRequest, tokens: u64) {
-        let tools = tools_of(request);
+        let tools = tokens_of(&request.tools);
         let less = tokens.saturating_sub(tools) / 3 * 2;
         let answered = self.answered.saturating_sub(tools).max(SMALL);
         let less = if self.guesses == 0 || self.answered == 0 { less } else { less.min(answered) };
@@ -159,9 +179,9 @@ impl Fit {
     }
 }
 
-/// What the tools of a request cost.
-fn tools_of(request: &ModelRequest) -> u64 {
-    serde_json::to_string(&request.tools).map_or(0, |json| json.len() as u64) / 4
+/// What tools cost that a request offers.
+fn tokens_of(tools: &[ToolOffer]) -> u64 {
+    serde_json::to_string(tools).map_or(0, |json| json.len() as u64) / 4
 }
 
 #[cfg(test)]

@@ -4,22 +4,29 @@
 //! reads of long ago are counted (`ua_store::RunRecords::leave_out`), and of the history there is what a request may carry.
 //! Invariant: what is decided from this is what would be decided from everything. What counts in a row (equal errors, replies that were no
 //! answer) is read back to where it began; a run of which a person corrected something, and one whose agent keeps the conversation itself, is
-//! read whole. Proved by: the tests below, over random runs; `crash_anywhere`.
+//! read whole, and so is one whose requests carry so little of its history that an earlier process may have seen that its server reads no more
+//! (`reading.rs`). Proved by: the tests below, over random runs; `crash_anywhere`.
 
 use ua_checkpoint::{MeasuredHistory, Past, estimate_tokens, tokens_of_bytes};
 use ua_core::{Message, RunId};
 use ua_llm::Conversation;
-use ua_store::{Keep, LeftOut, MessageRecord, RunRecords, RunStore as _, Store, StoreError};
+use ua_store::{
+    Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RunRecords, RunStore as _, Store, StoreError,
+    TELLING_TOKENS,
+};
 
 use crate::error::RunError;
 use crate::iteration::context;
 use crate::ports::Ports;
+use crate::reading::seen_before;
 use crate::recover::{newest_replies, same_error, same_error_from};
 
 /// How many of the newest calls are read at least: more than a resume packet tells.
 const CALLS: u32 = 16;
 /// How many of the newest turns are read at least.
 const TURNS: u32 = 2;
+/// Requests that carry less than one in so many tokens of the history that they might were cut for a reason that may lie further back.
+const FAR_LESS: u64 = 8;
 
 /// Reads the run as its owner needs it.
 pub(crate) async fn load_standing(ports: &Ports) -> Result<RunRecords, RunError> {
@@ -71,6 +78,19 @@ fn is_enough(records: &RunRecords) -> bool {
         && newest_replies(records).len() < turns
         && ends_here(Some((String::new(), 1)))
         && ends_here(now.clone().map(|(error, _)| (error, 1)))
+        && !may_be_read_in_part(records)
+}
+
+/// Whether the newest requests are so much shorter than their history that an earlier process may have seen, in requests that are not here, that their
+/// server reads no more. Those of iterations are short because each begins anew.
+fn may_be_read_in_part(records: &RunRecords) -> bool {
+    let answered = records.requests.iter().filter(|request| request.status == RequestStatus::Actual);
+    let largest = answered.map(RequestRecord::plain_tokens).max().unwrap_or_default();
+    let spec = &records.run.spec;
+    spec.harness.is_none()
+        && largest >= TELLING_TOKENS
+        && largest.saturating_mul(FAR_LESS) < spec.settings.history_max_tokens
+        && seen_before(records).0.is_none()
 }
 
 /// The history of a run after its committed turns, and the messages behind it. Its views of at most `max_tokens` are those of the whole.
@@ -150,6 +170,18 @@ mod tests {
                 (view.messages().cloned().collect(), view.fits)
             })
             .into()
+    }
+
+    /// Why requests are far shorter than their history, what came before may say.
+    #[test]
+    fn requests_that_are_far_shorter_than_their_history_are_looked_at_from_the_first_on() {
+        let mut story = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#);
+        story.asks("says nothing", &[]);
+        let mut is_looked_at = |tokens: u64| {
+            story.records.requests[0].estimated_tokens = tokens;
+            may_be_read_in_part(&story.records)
+        };
+        assert_eq!([is_looked_at(500), is_looked_at(3_584), is_looked_at(40_000)], [false, true, false]);
     }
 
     #[tokio::test]

@@ -27,11 +27,20 @@ fn joined(base: &str, longer: impl FnOnce(&str) -> String) -> Result<Url, String
 }
 
 fn read(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("the base URL is not a URL: {error}"))?;
+    let bare =
+        if is_bare_ipv6(text) { "; an IPv6 address stands in brackets there, as in http://[fd00::1]:8080" } else { "" };
+    let url = Url::parse(text).map_err(|error| format!("the base URL is not a URL: {error}{bare}"))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         scheme => Err(format!("the base URL has the scheme {scheme}, which is neither http nor https")),
     }
+}
+
+/// Whether the host of an address is one of IPv6 without the brackets that tell its colons from the one in front of a port.
+fn is_bare_ipv6(text: &str) -> bool {
+    let behind = text.split_once("://").map_or(text, |(_, behind)| behind);
+    let host = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    host.matches(':').count() > 1 && !host.contains('[')
 }
 
 /// Refuses to send what a run holds in clear text to another machine, unless a person named that one for it.
@@ -41,7 +50,7 @@ pub(crate) fn check_is_private(url: &Url, plain: &PlainHttpHosts) -> Result<(), 
     }
     Err(format!(
         "the base URL reaches {} over http, where anyone on the network can read the key and the history: use https, \
-         or a tunnel that ends on this machine",
+         a tunnel that ends on this machine, or name the host as one of a private network (`plain_http_hosts`)",
         authority(url)
     ))
 }
@@ -115,6 +124,21 @@ mod tests {
         for base in ["", "api.anthropic.com", "ftp://host"] {
             assert!(endpoint_in_v1(base, "x").is_err() && endpoint_below(base, "x").is_err(), "{base:?}");
         }
+    }
+
+    #[test]
+    fn an_ipv6_address_stands_in_brackets() {
+        for (base, endpoint) in
+            [("http://[::1]:11434", "http://[::1]:11434/v1/x"), ("https://[fd00::1]/v1", "https://[fd00::1]/v1/x")]
+        {
+            assert_eq!(endpoint_below(base, "x").unwrap().as_str(), endpoint);
+        }
+        for base in ["http://::1:11434", "http://fd00::1/v1", "https://fd00::1:443/v1?a=[b]"] {
+            let why = endpoint_below(base, "x").unwrap_err();
+            assert!(why.contains("in brackets"), "{base}: {why}");
+        }
+        assert!(!endpoint_below("http://host:port", "x").unwrap_err().contains("brackets"));
+        assert_eq!(authority(&Url::parse("http://[fd00::1]:9/v1").unwrap()), "[fd00::1]:9");
     }
 
     #[test]

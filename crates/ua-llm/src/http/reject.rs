@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::error::{LlmError, Status};
+use crate::http::lasting::{Lasting, quoted_status};
 use crate::http::{too_long, waiting};
 
 /// Whether an error says that a filter kept back what was said, or what was asked: another reply may be another.
@@ -60,12 +61,26 @@ fn sorted(came: Status, retry_after: Option<Duration>, body: &str, model: &str) 
     if status == 413 || too_long::says_so(status, body, &message) || (status == 429 && too_long::never_fits(&message)) {
         return LlmError::TooLong { status: came, message };
     }
+    if status == 429 && says_of_a_day(body, &message, retry_after) {
+        // A matter of more time than a run waits.
+        return LlmError::Unpaid { status: came, message: with_quota(message, body) };
+    }
     if let Some(inner) = wrapped_in(status, &message) {
         return by_status_and_message(Status::Like(inner), retry_after, message, model);
     }
     // Whatever the status: no model has begun, and none will.
-    if (status == 404 && says_no_tools(&message)) || (status == 500 && says_no_memory(&message)) {
-        return LlmError::InvalidRequest { status: came, message };
+    match Lasting::behind(status, &message) {
+        Some(Lasting::KeyBehind) => return LlmError::Unauthorized { status: Status::Like(401), message },
+        Some(
+            Lasting::NoTools
+            | Lasting::Grammar
+            | Lasting::Roles
+            | Lasting::Template
+            | Lasting::Memory
+            | Lasting::NoRoute
+            | Lasting::NoneTakesIt,
+        ) => return LlmError::InvalidRequest { status: came, message },
+        None => {}
     }
     if status == 404 && !is_about_model(&message, body, model) {
         return LlmError::NoEndpoint { status: came, message };
@@ -128,37 +143,12 @@ fn says_no_such_model(body: &str, message: &str) -> bool {
         || (said.starts_with("the model ") && said.contains("does not exist"))
 }
 
-/// Whether a refusal is of tools as such: the model, or the server in front of it, calls none.
-pub(crate) fn says_no_tools(message: &str) -> bool {
-    const WORDS: [&str; 7] = [
-        "not support tools",
-        "support tool use",
-        "not support tool call",
-        "not support function call",
-        "enable-auto-tool-choice",
-        "tool calling is not supported",
-        "tools are not supported",
-    ];
-    let said = message.to_ascii_lowercase();
-    WORDS.iter().any(|words| said.contains(words))
-}
-
-/// Whether a server on somebody's machine says that the model does not fit into its memory: it does not shrink.
-fn says_no_memory(message: &str) -> bool {
-    message.to_ascii_lowercase().contains("requires more system memory")
-}
-
 /// The status of a refusal that a router hands on as a failure of its own (`LiteLLM`, with status 500). What was wrong stays wrong.
 fn wrapped_in(status: u16, message: &str) -> Option<u16> {
     if status != 500 {
         return None;
     }
-    let said = message.to_ascii_lowercase();
-    let told = ["error code: ", "status code: "].iter().find_map(|words| {
-        let (_, behind) = said.split_once(words)?;
-        behind.get(..3)?.parse::<u16>().ok()
-    });
-    told.filter(|inner| matches!(inner, 400..=404 | 422))
+    quoted_status(&message.to_ascii_lowercase()).filter(|inner| matches!(inner, 400..=404 | 422))
 }
 
 fn is_page(body: &str) -> bool {
@@ -387,17 +377,46 @@ fn says_unpaid(body: &str, message: &str) -> bool {
         "budget has been exceeded",
         "exceededbudget",
     ];
-    // A limit of a day, which is no matter of a wait: Gemini's, of an account that does not pay, and OpenRouter's.
-    const OF_A_DAY: [&str; 2] = ["PerDay", "free-models-per-day"];
-    let is_of_a_day = OF_A_DAY.iter().any(|words| body.contains(words));
     let said = message.to_ascii_lowercase();
     let body: Value = serde_json::from_str(body).unwrap_or_default();
-    if is_of_a_day && body.is_object() {
-        return true;
-    }
     let is_kind = |word: &&Value| word.as_str().is_some_and(|word| KINDS.contains(&word));
     [&body["error"]["code"], &body["error"]["type"]].iter().any(is_kind)
         || (body.is_object() && WORDS.iter().any(|words| said.contains(words)))
+}
+
+/// Whether a limit that is reached is one of a day, or one of nothing at all: it does not come back while a run waits. Google names the quota, with
+/// a wait of seconds that is none of it (`RetryInfo`), or names none and asks for no wait; others say it in words. Who asks to wait for a limit of a
+/// day (Groq, `OpenAI`) gives back some of it by then, and is waited for as it asks.
+fn says_of_a_day(body: &str, message: &str, retry_after: Option<Duration>) -> bool {
+    const NAMED: [&str; 3] = ["PerDay", "per_day", "free-models-per-day"];
+    const WORDS: [&str; 3] = ["per day", "daily limit", "daily quota"];
+    const OF_A_MINUTE: [&str; 4] = ["PerMinute", "per_minute", "per minute", "PerSecond"];
+    if error_in(body).is_none() {
+        return false;
+    }
+    let (said, has) = (message.to_ascii_lowercase(), |words: &[&str]| words.iter().any(|word| body.contains(word)));
+    let is_nothing = said
+        .match_indices("limit: 0")
+        .any(|(at, zero)| !said[at + zero.len()..].starts_with(|c: char| c.is_ascii_digit() || c == '.'));
+    if has(&NAMED) || (is_nothing && said.contains("quota")) {
+        return true;
+    }
+    let asks = retry_after.or_else(|| waiting::asked_in_body(429, body)).or_else(|| waiting::asked_in_words(message));
+    let is_unnamed = body.contains("RESOURCE_EXHAUSTED") && said.contains("exceeded your current quota");
+    asks.is_none() && !has(&OF_A_MINUTE) && (is_unnamed || WORDS.iter().any(|words| said.contains(words)))
+}
+
+/// A message with the name of the quota of a day that was reached, where it stands beside it alone.
+fn with_quota(message: String, body: &str) -> String {
+    let error = error_in(body).unwrap_or_default();
+    let details = error["details"].as_array().into_iter().flatten();
+    let mut named = details
+        .flat_map(|detail| detail["violations"].as_array().into_iter().flatten())
+        .filter_map(|violation| violation["quotaId"].as_str().or(violation["quotaMetric"].as_str()));
+    match named.find(|name| name.to_ascii_lowercase().replace('_', "").contains("perday")) {
+        Some(name) if !message.contains(name) => format!("{message} (quota `{name}`)"),
+        Some(_) | None => message,
+    }
 }
 
 /// What the provider behind a router says, where the router hands it on beside an error of its own (OpenRouter: `metadata.raw`, with its name).
@@ -804,19 +823,77 @@ mod tests {
             let is: Vec<&str> = kinds.into_iter().filter(|(_, is)| *is).map(|(kind, _)| kind).collect();
             assert_eq!((is.as_slice(), error.was_refused()), (&[wanted][..], true), "{status} {message}: {error:?}");
             let hint = error.hint("openai-chat").unwrap();
-            assert_eq!(hint.contains("calls no tools"), says_no_tools(message), "{message}: {hint}");
-        }
-        let day = json!({"error": {"code": 429, "message": "You exceeded your current quota", "status": "RESOURCE_EXHAUSTED", "details": [
-            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},
-            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}]}});
-        let minute = day.to_string().replace("PerDay", "PerMinute");
-        for (body, is_unpaid) in [(json!([day]).to_string(), true), (day.to_string(), true), (minute, false)] {
-            let error = by_status(429, None, &body, "m");
             assert_eq!(
-                (matches!(error, LlmError::Unpaid { .. }), error.may_retry()),
-                (is_unpaid, !is_unpaid),
-                "{body}"
+                hint.contains("calls no tools"),
+                Lasting::of(message) == Some(Lasting::NoTools),
+                "{message}: {hint}"
             );
         }
+    }
+
+    /// The refusals of a quota as they were seen: those of a day, or of nothing at all, and beside them those that pass.
+    #[test]
+    fn a_quota_of_a_day_is_not_waited_for_and_one_of_a_minute_is() {
+        const CURRENT: &str = "You exceeded your current quota, please check your plan and billing details.";
+        let of_google = |message: &str, quotas: &[&str], retries: Option<&str>| {
+            let violations: Vec<Value> = quotas.iter().map(|quota| json!({"quotaId": quota})).collect();
+            let mut details = vec![json!({"@type": "type.googleapis.com/google.rpc.Help"})];
+            if !violations.is_empty() {
+                details.push(json!({"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations}));
+            }
+            details.extend(
+                retries.map(|delay| json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay})),
+            );
+            json!({"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}})
+        };
+        let said = |message: &str| json!({"error": {"message": message, "code": 429}});
+        let (day, minute) = (
+            "GenerateRequestsPerDayPerProjectPerModel-FreeTier",
+            "GenerateRequestsPerMinutePerProjectPerModel-FreeTier",
+        );
+        let of_user = "Quota exceeded for quota metric 'Gemini 2.5 Pro Requests' and limit 'Gemini 2.5 Pro Requests per day per user per tier' of service \
+                       'cloudcode-pa.googleapis.com'";
+        let nothing = "You exceeded your current quota. * Quota exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_requests, \
+                       limit: 0, model: gemini-3.1-pro Please retry in 25.46s.";
+        for (body, is_of_a_day) in [
+            (of_google(CURRENT, &[day], Some("34s")), true),
+            (json!([of_google(CURRENT, &[minute, day], Some("34s"))]), true),
+            (of_google(CURRENT, &[day], None), true),
+            // Nothing is named, and no wait is asked for.
+            (of_google(CURRENT, &[], None), true),
+            (of_google(of_user, &[], None), true),
+            (of_google(nothing, &[], Some("25s")), true),
+            (
+                said(
+                    "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day",
+                ),
+                true,
+            ),
+            (said("Tokens per day limit exceeded - too many tokens processed."), true),
+            (of_google(CURRENT, &[minute], Some("34s")), false),
+            (of_google(CURRENT, &[minute], None), false),
+            (of_google(CURRENT, &[], Some("34s")), false),
+            (of_google(&format!("{CURRENT} Please retry in 20.04466179s."), &[], None), false),
+            (of_google(&nothing.replace("limit: 0,", "limit: 0.5,"), &[], None), false),
+            (of_google("Resource has been exhausted (e.g. check quota).", &[], None), false),
+            (
+                said(
+                    "Rate limit reached for model `llama-3.3-70b-versatile` on tokens per day (TPD): Limit 100000, Used 97050, Requested 3619. Please \
+                      try again in 9m38.016s.",
+                ),
+                false,
+            ),
+            (said("Tokens per minute limit exceeded - too many tokens processed."), false),
+            (said(CURRENT), false),
+        ] {
+            let error = by_status(429, None, &body.to_string(), "m");
+            let is_unpaid = matches!(error, LlmError::Unpaid { .. });
+            assert_eq!((is_unpaid, error.may_retry()), (is_of_a_day, !is_of_a_day), "{body}");
+            assert_eq!(error.to_string().contains(day), body.to_string().contains(day), "{error}");
+            let hint = error.hint("openai-chat").unwrap();
+            assert_eq!(hint.contains("a quota of a day comes back"), is_of_a_day, "{error}: {hint}");
+        }
+        // A page says nothing of a quota.
+        assert!(by_status(429, None, "<p>PerDay</p>", "m").may_retry());
     }
 }

@@ -59,6 +59,10 @@ pub(crate) fn longest_reply(message: &str, asked: u32) -> Option<u32> {
     if !has(&OF_REPLY) && !has(&IN_REPLY) {
         return None;
     }
+    if said.contains("budget") {
+        // `max_tokens` must be greater than `thinking.budget_tokens`: it is not too long, but too short.
+        return None;
+    }
     if let Some((input, together)) = sum(&said) {
         return (input <= together / 2).then(|| together - input).filter(|limit| is_of_use(*limit, asked));
     }
@@ -178,6 +182,8 @@ mod tests {
             "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens. Please reduce the length of the messages.",
             "prompt is too long: 210000 tokens > 200000 maximum",
             "temperature must be less than or equal to 1",
+            "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation",
+            "The value of max_tokens (8192) must be greater than the thinking budget of 8192",
             "Unsupported parameter: 'max_tokens'",
             "",
         ] {

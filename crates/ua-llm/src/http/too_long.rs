@@ -160,7 +160,7 @@ fn has_code(body: &str) -> bool {
 /// Whether a refusal names the part of the request that it is about, and that part is not what was said so far: `tools[3].function`,
 /// `'temperature'`, `response_format`.
 pub(crate) fn names_a_part(message: &str) -> bool {
-    const PARTS: [&str; 19] = [
+    const PARTS: [&str; 20] = [
         "tools.",
         "tools[",
         "tool_choice",
@@ -180,6 +180,7 @@ pub(crate) fn names_a_part(message: &str) -> bool {
         "support tools",
         "support tool use",
         "enable-auto-tool-choice",
+        "grammar",
     ];
     let message = message.to_ascii_lowercase();
     PARTS.iter().any(|part| message.contains(part))

@@ -25,9 +25,10 @@ pub(super) fn asked_in_body(status: u16, body: &str) -> Option<Duration> {
     of_google.or_else(|| asked_in_words(error["message"].as_str().or(error.as_str())?))
 }
 
-/// What a message asks for (`Please try again in 1.2s`).
+/// What a message asks for (`Please try again in 1.2s`, `Please retry in 20.04466179s`).
 pub(super) fn asked_in_words(message: &str) -> Option<Duration> {
-    span(message.to_ascii_lowercase().split_once("try again in ")?.1)
+    let said = message.to_ascii_lowercase();
+    ["try again in ", "retry in "].iter().find_map(|words| span(said.split_once(words)?.1))
 }
 
 /// How long it takes, by the headers of a refusal, until a limit that is used up is whole again.
@@ -102,6 +103,8 @@ mod tests {
         }
         let said = json!({"error": {"message": "Rate limit reached for m. Please try again in 1.2s. Visit …"}});
         assert_eq!(asked_in_body(429, &said.to_string()), Some(Duration::from_millis(1_200)));
+        let said = json!({"error": {"message": "You exceeded your current quota.\nPlease retry in 20.5s."}});
+        assert_eq!(asked_in_body(429, &said.to_string()), Some(Duration::from_millis(20_500)));
         for nothing in
             ["", "<html>", "{}", "[]", r#"{"error":{"message":"slow"}}"#, r#"{"error":{"details":[{"retryDelay":4}]}}"#]
         {

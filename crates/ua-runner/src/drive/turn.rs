@@ -102,7 +102,7 @@ impl Driver<'_> {
 
     /// Takes the tools that the next request offers, unless they are those of the last one. What a name stands for stays as it is for the
     /// process's whole work on the run.
-    fn renew_tools(&mut self) {
+    pub(super) fn renew_tools(&mut self) {
         let catalog = self.ports.dispatcher.catalog();
         let offers = || catalog.offers().filter(|offer| !self.left_out.has(&offer.name));
         let is_as_before = offers().map(|offer| &offer.name).eq(self.tools.iter().map(|tool| &tool.name));

@@ -325,6 +325,41 @@ async fn a_model_is_asked_to_think_in_the_kind_that_it_takes() {
     }
 }
 
+/// A server that takes no kind of thinking says so of each in the same words, and so of what was thought before. It is asked without any.
+#[tokio::test]
+async fn a_model_that_takes_no_kind_of_thinking_is_asked_without_whatever_the_words() {
+    let said = |thinking: Option<&str>| ModelExtras {
+        thinking: thinking.map(str::to_owned),
+        thinking_tokens: Some(2_000),
+        ..ModelExtras::default()
+    };
+    for words in [
+        "thinking is not supported by this model",
+        "thinking: Extra inputs are not permitted",
+        "This model does not support extended thinking",
+    ] {
+        for (extras, with_thoughts) in
+            [(said(None), false), (said(Some("adaptive")), false), (said(None), true), (said(Some("adaptive")), true)]
+        {
+            let shown = format!("{words} {extras:?} {with_thoughts}");
+            let rule = move |body: &Value| {
+                (!body["thinking"].is_null() || body["messages"].to_string().contains("OLD")).then(|| error(words))
+            };
+            let (url, asked) = server(rule).await;
+            let provider = provider(ANTHROPIC, &url, extras);
+            let old = with_thoughts.then(|| thoughts(ANTHROPIC, "OLD").remove(0));
+            let messages = history([turn("a", old)]);
+            let bodies = ask(provider.as_ref(), messages.clone(), &asked).await;
+            let kinds: Vec<Option<&str>> = bodies.iter().map(|body| body["thinking"]["type"].as_str()).collect();
+            assert_eq!((kinds.len(), kinds[2]), (3 + usize::from(with_thoughts), None), "{shown}: {kinds:?}");
+            assert!(kinds[0].is_some() && kinds[1].is_some() && kinds[0] != kinds[1], "{shown}: {kinds:?}");
+            // What was learnt stays.
+            let bodies = ask(provider.as_ref(), messages, &asked).await;
+            assert_eq!((bodies.len(), &bodies[0]["thinking"]), (1, &Value::Null), "{shown}");
+        }
+    }
+}
+
 /// What is refused for something else, or in the same words without thoughts, is the provider's last word, and thoughts are sent as before.
 #[tokio::test]
 async fn what_is_refused_for_another_reason_keeps_its_thoughts() {

@@ -312,9 +312,90 @@ async fn a_server_that_wants_a_text_beside_calls_gets_an_empty_one() {
     }
 }
 
+/// A result without a text, and calls without one.
+fn without_texts() -> ModelRequest {
+    let mut request = whole("m");
+    let empty = Block::ToolResult { tool_use_id: "call_1".into(), content: "".into(), is_error: false };
+    request.messages[2].blocks = vec![empty].into();
+    request
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_empty_text_is_told_in_words_that_there_is_none() {
+    let blank = |text: &Value| text.as_str().is_some_and(|text| text.trim().is_empty());
+    for words in [
+        "messages: text content blocks must be non-empty",
+        "The text field in the ContentBlock object at messages.3.content.0 is blank. Add text to the text field, and try again.",
+        "'messages' array must only contain objects with a 'content' field that is not empty",
+        "messages.2.content: String should have at least 1 character",
+        "text content blocks must contain non-whitespace text",
+        "message content cannot be empty",
+    ] {
+        for wire in ["openai-chat", "anthropic"] {
+            let rule = move |body: &Value| {
+                let is_empty = body["messages"].as_array().unwrap().iter().any(|message| {
+                    let parts = message["content"].as_array().into_iter().flatten();
+                    let mut results = parts.filter(|part| part["type"] == "tool_result");
+                    blank(&message["content"]) || results.any(|result| blank(&result["content"]))
+                });
+                is_empty.then(|| ("400 Bad Request", json!({"error": {"message": words}}).to_string()))
+            };
+            let (url, asked) = server(Box::new(rule)).await;
+            let provider = provider(wire, &url, "key-of-a-test");
+            for requests in [2, 1] {
+                asked.lock().unwrap().clear();
+                provider.complete(&without_texts(), &Watch::default()).await.expect(words);
+                let bodies = asked.lock().unwrap().clone();
+                assert_eq!(bodies.len(), requests, "{wire}: {words}");
+                assert!(has(bodies.last().unwrap(), "(empty)"), "{wire}: {words}");
+            }
+        }
+    }
+}
+
+/// OpenRouter finds nobody who knows the marks, and says so with 404.
+#[tokio::test]
+async fn marks_of_what_may_be_cached_that_no_provider_behind_a_router_takes_are_left_out() {
+    let words = "No endpoints found that support cache control";
+    let rule = move |body: &Value| {
+        has(body, "cache_control")
+            .then(|| ("404 Not Found", json!({"error": {"message": words, "code": 404}}).to_string()))
+    };
+    let (url, asked) = server(Box::new(rule)).await;
+    provider("anthropic", &url, "key-of-a-test").complete(&whole("m"), &Watch::default()).await.unwrap();
+    assert_eq!(asked.lock().unwrap().len(), 2);
+}
+
+/// What a template does not take, and cannot be said otherwise, is told at once; servers say it as a failure of their own.
+#[tokio::test]
+async fn roles_that_a_template_does_not_know_end_the_run_with_what_helps() {
+    for (status, words) in [
+        ("500 Internal Server Error", "Unsupported role: tool"),
+        (
+            "500 Internal Server Error",
+            "Jinja Exception: Conversation roles must alternate user/assistant/user/assistant/...",
+        ),
+        ("424 Failed Dependency", "Server error: Conversation roles must alternate user/assistant/user/assistant/..."),
+        ("400 Bad Request", "Only user and assistant roles are supported!"),
+    ] {
+        let refuse = move |body: &Value| {
+            has(body, "\"tool\"").then(|| (status, json!({"error": {"message": words}}).to_string()))
+        };
+        let (url, asked) = server(Box::new(refuse)).await;
+        let error =
+            provider("openai-chat", &url, "key-of-a-test").complete(&whole("m"), &Watch::default()).await.unwrap_err();
+        assert!(error.is_final() && !error.may_retry(), "{words}: {error:?}");
+        assert!(error.hint("openai-chat").unwrap().contains("`--chat-template`"), "{words}");
+        assert!(asked.lock().unwrap().len() <= 2, "{words}");
+    }
+}
+
 #[tokio::test]
 async fn where_no_system_speaks_the_user_says_what_it_would() {
     for words in [
+        "messages.0.role: Input should be 'user' or 'assistant'",
+        "messages: Unexpected role \"system\". Allowed roles are \"user\" or \"assistant\".",
+        "Invalid role: `system` is not supported",
         "System role not supported",
         "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
         "Developer instruction is not enabled for models/gemma-3-27b-it",
@@ -345,7 +426,10 @@ async fn what_the_job_asks_for_stays_and_what_had_begun_is_not_repeated() {
             assert!(asked.lock().unwrap()[0]["temperature"] == 0.5, "{wire}: {words}");
             if status.starts_with('4') {
                 let hint = error.hint(wire).unwrap();
-                assert!(hint.starts_with("the job sets `model.temperature_milli`, which"), "{wire}: {words}: {hint}");
+                assert!(
+                    hint.starts_with("this model does not take `model.temperature_milli`:"),
+                    "{wire}: {words}: {hint}"
+                );
             }
         }
     }

@@ -84,6 +84,35 @@ async fn a_server_that_reads_only_the_end_of_a_request_is_seen_and_what_it_reads
     assert!(shop.model.last_estimate.load(Ordering::SeqCst) < 4_096, "the rest is left out here, and the job is not");
 }
 
+/// Wherever another process takes over, in front of the request that shows it or behind it, it is seen no later than by one process, and nothing is
+/// sent once more that is not read.
+#[tokio::test]
+async fn what_a_server_was_seen_to_read_is_found_again_by_the_next_process() {
+    for leaves_after in 5..10 {
+        let mut shop = reads_many_pages(Overflow::Said);
+        shop.model.context.store(0, Ordering::SeqCst);
+        shop.model.reads.store(4_096, Ordering::SeqCst);
+        shop.leave_after_turn(leaves_after).await;
+        let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let kept = told.clone();
+        shop.host.watcher = std::sync::Arc::new(move |event| {
+            if let RunEvent::ReadsOnly { tokens, is_cut, .. } = event {
+                kept.lock().unwrap().push((tokens, is_cut));
+            }
+        });
+        let outcome = shop.run().await.unwrap();
+        assert!(matches!(&outcome, StepOutcome::Complete { .. }), "{leaves_after}: {outcome:?}");
+        assert_eq!(*told.lock().unwrap(), [(4_096, true)], "{leaves_after}");
+        let records = shop.records().await;
+        let answered = records.requests.iter().filter(|request| request.status == RequestStatus::Actual);
+        let estimates: Vec<u64> = answered.map(ua_store::RequestRecord::plain_tokens).collect();
+        assert!(
+            estimates.len() == 10 && estimates[8..].iter().all(|tokens| *tokens < 4_096),
+            "{leaves_after}: {estimates:?}"
+        );
+    }
+}
+
 /// In whichever way a provider shows that a request was too long, the history is cut and the run goes on.
 #[tokio::test]
 async fn a_run_does_not_die_of_its_history_however_its_provider_says_so() {
