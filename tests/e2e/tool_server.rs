@@ -35,7 +35,7 @@ fn a_server_that_logs_where_messages_belong_is_named_once() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     let said = "tool server `forum` wrote something to its standard output that is not an MCP message: ";
     let ran = env.run(&["job", &job, "--run-id", "r"]).code(0);
-    ran.says(&[said, "Listening on port 3000", "a log belongs on standard error"]);
+    let ran = ran.says(&[said, "Listening on port 3000", "a log belongs on standard error"]);
     assert_eq!(ran.stderr.matches("Listening").count(), 1, "once: {}", ran.shown());
     let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(said)).collect();

@@ -323,7 +323,7 @@ impl Client {
             ("", 404 | 405 | 410) => {
                 format!("there is no token endpoint at {} ({told}); {NAME_IT}", way.endpoint)
             }
-            ("", 300..400) => format!(
+            ("", 300..=399) => format!(
                 "the token endpoint {} sends the request on to another address, which is not followed ({told}); {NAME_IT}",
                 way.endpoint
             ),
