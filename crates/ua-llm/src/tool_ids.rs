@@ -140,11 +140,14 @@ fn names_an_id(said: &str) -> bool {
 /// Renames tool uses of `reply` whose id is empty, used twice in it, used in the history already, or one that no store holds as it is (U+0000): the
 /// call would have another one than its tool use. A reply that was changed has no name any more: its provider knows it as it was, so nothing
 /// can continue from it there.
+///
+/// Of tool uses with the same id, tool and arguments the first one is kept: a stream that says one twice means one, and two would be two effects.
 pub fn tell_tool_uses_apart(reply: &mut ModelTurn, is_in_history: impl Fn(&str) -> bool) {
+    let is_told_twice = keep_one_of_each(reply);
     let mut of_reply: BTreeSet<String> = BTreeSet::new();
     // Where the numbers behind each id were left: a reply may be nothing but tool uses of one id.
     let mut numbers: BTreeMap<String, u64> = BTreeMap::new();
-    let mut is_changed = false;
+    let mut is_changed = is_told_twice;
     for block in &mut reply.blocks {
         let Block::ToolUse(tool_use) = block else { continue };
         let is_used = |id: &str| of_reply.contains(id) || is_in_history(id);
@@ -168,6 +171,33 @@ pub fn tell_tool_uses_apart(reply: &mut ModelTurn, is_in_history: impl Fn(&str) 
     }
 }
 
+/// Takes away what is said again word for word under its id; whether there was such a thing. No id says nothing about which call it is.
+fn keep_one_of_each(reply: &mut ModelTurn) -> bool {
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    for tool_use in reply.tool_uses() {
+        *times.entry(tool_use.id.as_str()).or_default() += 1;
+    }
+    // Most replies have no id twice: arguments are compared only where one has.
+    let twice = |(id, times): (&str, u32)| (times > 1 && !id.trim().is_empty()).then(|| id.to_owned());
+    let twice: BTreeSet<String> = times.into_iter().filter_map(twice).collect();
+    if twice.is_empty() {
+        return false;
+    }
+    let count = reply.blocks.len();
+    let mut said = BTreeSet::new();
+    reply.blocks.retain(|block| match block {
+        Block::ToolUse(tool_use) if twice.contains(&tool_use.id) => {
+            let is_news = said.insert((tool_use.id.clone(), tool_use.name.clone(), tool_use.input.to_string()));
+            if !is_news {
+                tracing::debug!(id = tool_use.id, tool = tool_use.name, "a tool use is said twice in a reply; it is one");
+            }
+            is_news
+        }
+        _ => true,
+    });
+    reply.blocks.len() < count
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -186,6 +216,17 @@ mod tests {
         }
     }
 
+    /// A reply of tool uses of one tool, each with its id and what it is used on.
+    fn reply_on(uses: &[(&str, u64)]) -> ModelTurn {
+        let ids: Vec<&str> = uses.iter().map(|(id, _)| *id).collect();
+        let mut reply = reply(&ids);
+        for (block, (_, on)) in reply.blocks.iter_mut().zip(uses) {
+            let Block::ToolUse(tool_use) = block else { continue };
+            tool_use.input = json!({"on": on});
+        }
+        reply
+    }
+
     fn ids(reply: &ModelTurn) -> Vec<&str> {
         reply.tool_uses().map(|tool_use| tool_use.id.as_str()).collect()
     }
@@ -193,7 +234,7 @@ mod tests {
     #[test]
     fn ids_that_are_used_already_are_renamed_and_others_stay() {
         let history = |id: &str| ["call_0", "call_0_2"].contains(&id);
-        let mut again = reply(&["call_0", "a", "a", "", " "]);
+        let mut again = reply_on(&[("call_0", 1), ("a", 1), ("a", 2), ("", 1), (" ", 1)]);
         tell_tool_uses_apart(&mut again, history);
         assert_eq!((ids(&again), &again.response_id), (vec!["call_0_3", "a", "a_2", "call_2", "call_3"], &None));
         let mut odd = reply(&["b\0", "\0", "c\0d", "c_d_2"]);
@@ -204,10 +245,30 @@ mod tests {
         assert_eq!(fine, reply(&["x", "y"]));
     }
 
+    /// A stream that says a tool use twice, as some servers do at its end, asks for one effect.
+    #[test]
+    fn a_tool_use_that_is_said_twice_in_a_reply_is_one() {
+        let none = |_: &str| false;
+        let mut twice = reply_on(&[("a", 1), ("b", 1), ("a", 1), ("a", 2), ("b", 1), ("a", 1)]);
+        twice.blocks.insert(2, Block::Text { text: "and".into() });
+        tell_tool_uses_apart(&mut twice, none);
+        assert_eq!((ids(&twice), &twice.response_id), (vec!["a", "b", "a_2"], &None));
+        assert_eq!(twice.blocks.len(), 4, "what is no tool use stays");
+        // What has no id may be two, and so may what has another one.
+        let mut two = reply_on(&[("", 1), ("", 1), ("c", 1), ("d", 1)]);
+        tell_tool_uses_apart(&mut two, none);
+        assert_eq!(ids(&two), ["call", "call_2", "c", "d"]);
+        // A reply that only the id of an earlier one is in is another one.
+        let mut later = reply_on(&[("a", 1)]);
+        tell_tool_uses_apart(&mut later, |id| id == "a");
+        assert_eq!(ids(&later), ["a_2"]);
+    }
+
     /// A reply of nothing but tool uses of one id: each number is tried once.
     #[test]
     fn s23_tool_uses_of_one_id_are_told_apart_in_one_pass() {
-        let mut reply = reply(&vec!["a"; 2_000]);
+        let uses: Vec<(&str, u64)> = (0..2_000).map(|on| ("a", on)).collect();
+        let mut reply = reply_on(&uses);
         let tries = std::cell::Cell::new(0_u32);
         tell_tool_uses_apart(&mut reply, |_| {
             tries.set(tries.get() + 1);
