@@ -653,20 +653,10 @@ impl Worker {
         }
     }
 
-    /// Counts that the database lacks writes that it had taken. Where the owner of a run found that out, others may lack some as well, whose owners are
-    /// gone.
-    async fn note_lost_writes(&self, error: &HostError) {
-        if !error.is_of_lost_writes() {
-            return;
-        }
-        self.health.state().went_back += 1;
-        let kind = error.detail().get("kind").and_then(serde_json::Value::as_str).map(str::to_owned);
-        // What is held already was found by looking.
-        if kind.as_deref() == Some(crate::forgotten::WENT_BACK) {
-            return;
-        }
-        if let Err(error) = self.store.hold_unfinished().await {
-            tracing::warn!(error = chain(&error), "the runs that have not ended are not held");
+    /// Counts that the database lacks writes that it had taken. That others may lack some as well, whose owners are gone, the store knows by itself.
+    fn note_lost_writes(&self, error: &HostError) {
+        if error.is_of_lost_writes() {
+            self.health.state().went_back += 1;
         }
     }
 
@@ -1055,7 +1045,7 @@ impl Worker {
                 // Whoever drives it beside this process comes to an end by itself.
                 let is_counted = answers && error.kind() != Kind::Waiting;
                 let is_news = self.refusals.note(id, &error.to_string(), false, is_counted);
-                self.note_lost_writes(&error).await;
+                self.note_lost_writes(&error);
                 let is_over = found.as_ref().is_ok_and(|run| run.status.is_terminal());
                 let fate = Fate::of(id, &error, AfterError { is_over, is_unbegun, answers, got_further });
                 if is_news {
