@@ -94,7 +94,7 @@ const PAUSE: &str = "UPDATE schedules SET is_paused = true WHERE NOT is_paused \
 const PUT: &str =
     "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
-/// How far apart signs of life are with which the history is looked at.
+/// How far apart signs of life, and starts, are with which the history is looked at.
 const LOOKS_EVERY: Duration = Duration::from_secs(5);
 
 /// Above so many runs no run works on a task.
@@ -184,8 +184,8 @@ pub(crate) struct About {
     acquires: Option<RunId>,
     /// The owner who writes it.
     owner: Option<RunLease>,
-    /// Whether something is sent behind it.
-    starts: bool,
+    /// When something began that is sent behind it.
+    starts_at: Option<Timestamp>,
     /// When its owner said that it is alive.
     alive_at: Option<Timestamp>,
     /// Its number, if it is durable.
@@ -203,7 +203,7 @@ impl About {
             if let Change::Acquire { run, .. } = change {
                 about.acquires = Some(run.clone());
             } else if let Change::StartAttempt(start) = change {
-                about.starts |= start.durability == Durability::Synced;
+                about.starts_at = about.starts_at.or(Some(start.at).filter(|_| start.durability == Durability::Synced));
             } else if let Change::NoteAlive { at, .. } = change {
                 about.alive_at = Some(*at);
             }
@@ -237,6 +237,8 @@ pub(crate) struct Looked {
     tells: AtomicBool,
     /// The sign of life with which it was looked at last.
     alive_at: Mutex<Option<Timestamp>>,
+    /// The start before which it was looked at last.
+    started_at: Mutex<Option<Timestamp>>,
     /// The identity of the database, as it is noted with the locks.
     database: OnceLock<String>,
 }
@@ -251,16 +253,16 @@ impl Looked {
         self.tells.store(tells, Ordering::SeqCst);
         self.asked.store(true, Ordering::SeqCst);
     }
+}
 
-    /// Whether it is looked at with a sign of life of this moment.
-    fn is_due(&self, at: Timestamp) -> bool {
-        let mut last = self.alive_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last.is_none_or(|last| at < last || at.since(last) >= LOOKS_EVERY);
-        if is_due {
-            *last = Some(at);
-        }
-        is_due
+/// Whether so much time has passed since `last` that it is looked once more at this instant, which is the last one then.
+fn is_due(last: &Mutex<Option<Timestamp>>, at: Timestamp) -> bool {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_due = last.is_none_or(|last| at < last || at.since(last) >= LOOKS_EVERY);
+    if is_due {
+        *last = Some(at);
     }
+    is_due
 }
 
 impl Seen {
@@ -372,7 +374,7 @@ impl PostgresStore {
         if about.acquires.is_some() && !self.looked().asked.load(Ordering::SeqCst) {
             self.note_history().await?;
         }
-        if about.alive_at.is_some_and(|at| self.looked().is_due(at))
+        if about.alive_at.is_some_and(|at| is_due(&self.looked().alive_at, at))
             && let Err(error) = self.note_history().await
         {
             tracing::debug!(%error, "which history the server has could not be looked at");
@@ -380,8 +382,8 @@ impl PostgresStore {
         self.refuse_beside_held(about).await
     }
 
-    /// A batch is committed: what was confirmed by that is noted before anything is sent for it. It is not answered if the server that has it may lack
-    /// what others sent; nothing is sent then.
+    /// A batch is committed: what was confirmed by that is noted before anything is sent for it. It is not answered if the server that has it may
+    /// lack what others sent; nothing is sent then.
     pub(crate) async fn look_behind(&self, about: &About) -> Result<(), StoreError> {
         self.note_confirmed(about);
         self.refuse_beside_held(about).await
@@ -422,8 +424,8 @@ impl PostgresStore {
         }
     }
 
-    /// Holds what has not ended, as the owner of a batch found that writes of its own are gone; also if that was done before in this history, which may
-    /// have gone back once more.
+    /// Holds what has not ended, as the owner of a batch found that writes of its own are gone; also if that was done before in this history, which
+    /// may have gone back once more.
     async fn hold_all_that_is_open(&self, about: &About) -> Result<(), StoreError> {
         self.hold_unfinished().await?;
         match &about.owner {
@@ -442,19 +444,20 @@ impl PostgresStore {
         Some(Taking { run, passed: self.passed_beside(), confirmed, tells })
     }
 
-    /// Refuses a start of a session at the gateway while another one of its project is held. Looked at behind every connection that was made, and as
-    /// long as any session is held: a server does not go back under one that stays.
+    /// Refuses a start of a session at the gateway while another one of its project is held. Looked at behind every connection that was made, since a
+    /// server does not go back under one that stays; as long as any session is held; and now and then, as a pooler may stand between.
     async fn refuse_beside_held(&self, about: &About) -> Result<(), StoreError> {
-        let Some(run) = about.owner.as_ref().filter(|_| about.starts).map(|lease| &lease.run_id) else { return Ok(()) };
-        let made = self.looked().made.load(Ordering::SeqCst);
-        if self.looked().sure.load(Ordering::SeqCst) == made {
+        let Some((lease, at)) = about.owner.as_ref().zip(about.starts_at) else { return Ok(()) };
+        let (run, made) = (&lease.run_id, self.looked().made.load(Ordering::SeqCst));
+        let is_due = is_due(&self.looked().started_at, at);
+        if self.looked().sure.load(Ordering::SeqCst) == made && !is_due {
             return Ok(());
         }
         self.look(run).await?;
         let held = self.ask(HELD_SESSIONS, vec![Value::Text(Some(run.to_string()))]).await?;
-        if held.is_empty() {
-            self.looked().sure.store(made, Ordering::SeqCst);
-        }
+        // While one is held, whoever starts something next looks again.
+        let sure = if held.is_empty() { made } else { u64::MAX };
+        self.looked().sure.store(sure, Ordering::SeqCst);
         for row in &held {
             let column = |error: tokio_postgres::Error| DbError::from(error).into_store();
             if row.try_get::<_, bool>(1).map_err(column)? {

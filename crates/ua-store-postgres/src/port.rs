@@ -160,8 +160,8 @@ impl Store for PostgresStore {
 
 #[async_trait]
 impl PastStore for PostgresStore {
-    /// Of calls nothing is kept beside a server. The owner of a run is told when writes of it are lost ([`StoreError::WentBack`]); whoever takes one is
-    /// told here that the server has another history than before, or less than it had confirmed.
+    /// Of calls nothing is kept beside a server. The owner of a run is told when writes of it are lost ([`StoreError::WentBack`]); whoever takes one
+    /// is told here that the server has another history than before, or less than it had confirmed.
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.look(run).await?;
         self.held(Some(run)).await
