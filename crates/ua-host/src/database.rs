@@ -162,19 +162,6 @@ impl Database {
         }
     }
 
-    /// Holds what has not ended on a server that is known to lack writes that it had taken. A file that lacks some has its log, which knows of which
-    /// runs.
-    ///
-    /// # Errors
-    /// The database cannot be written.
-    pub(crate) async fn hold_unfinished(&self) -> Result<(), StoreError> {
-        match &self.kept {
-            Kept::File(_) => Ok(()),
-            #[cfg(feature = "postgres")]
-            Kept::Server(store) => store.hold_unfinished().await,
-        }
-    }
-
     /// The other place that has the gateway of this database, if one has. A file is in the folder of its gateway.
     ///
     /// # Errors

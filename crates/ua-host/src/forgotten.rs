@@ -5,7 +5,7 @@ use ua_runner::PastError;
 use ua_store::{Forgotten, PastStore as _};
 
 use crate::database::Database;
-use crate::error::{HostError, chain};
+use crate::error::HostError;
 
 /// The kind of error that only a person can lift, once they have looked.
 pub(crate) const WENT_BACK: &str = "database_went_back";
@@ -49,19 +49,6 @@ pub async fn why_held(store: &Database, run: &RunId) -> Result<Option<String>, H
     Ok(Some(format!(
         "{said}; check what was sent (`ua db check`), then run `ua db accept {run}`{all}, which says what continues the run"
     )))
-}
-
-/// Has what has not ended held, where the owner of a run found that the database lacks writes that it had taken, whichever command drives it: other runs
-/// may lack some as well, whose owners are gone.
-pub(crate) async fn hold_where_writes_are_lost(store: &Database, error: &HostError) {
-    // What is held already was found by looking.
-    let is_held = error.detail().get("kind").is_some_and(|kind| kind == WENT_BACK);
-    if !error.is_of_lost_writes() || is_held {
-        return;
-    }
-    if let Err(error) = store.hold_unfinished().await {
-        tracing::warn!(error = chain(&error), "the runs that have not ended are not held");
-    }
 }
 
 impl From<&PastError> for HostError {

@@ -116,8 +116,7 @@ pub(crate) async fn shared(
     let ending = Box::pin(work_on(host, people, store, run, launch, (taking, servers.clone()))).await;
     // Where the run was not driven, nobody took them over.
     servers.end().await;
-    if let Err(error) = &ending {
-        crate::forgotten::hold_where_writes_are_lost(store, error).await;
+    if ending.is_err() {
         // A run that was stored and is not begun, or was put down, is to be found on the page, too.
         restart::write(host.home(), store).await;
     }

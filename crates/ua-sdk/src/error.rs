@@ -321,18 +321,6 @@ impl Error {
     }
 }
 
-/// Whether the database lacks writes of a run that it had taken, whichever layer met it.
-#[cfg(any(test, feature = "postgres"))]
-pub(crate) fn is_of_lost_writes(error: &StepError) -> bool {
-    let first: &(dyn std::error::Error + 'static) = error;
-    let causes = std::iter::successors(Some(first), |error| error.source());
-    let mut of_the_store = causes.filter_map(|error| error.downcast_ref::<StoreError>());
-    of_the_store.any(|error| {
-        matches!(error, StoreError::WentBack { .. })
-            || matches!(error, StoreError::Fenced { ours, theirs, .. } if theirs < ours)
-    })
-}
-
 /// The store's name for runs.
 const RUNS: &str = "runs";
 
@@ -379,13 +367,6 @@ mod tests {
             let error = Error::from(layer(fenced, call.clone()));
             assert!(matches!(&error, Error::DrivenElsewhere { run: taken, .. } if *taken == run), "{error}");
             assert!(error.to_string().contains("was taken over"), "{error}");
-            let lost = [(2, 1, true), (1, 2, false)]
-                .map(|(ours, theirs, is_lost)| (StoreError::Fenced { run: run.clone(), ours, theirs }, is_lost));
-            let gone = StoreError::WentBack { run: run.clone(), written: 1, confirmed: 2 };
-            for (error, is_lost) in lost.into_iter().chain([(gone, true)]) {
-                let said = error.to_string();
-                assert_eq!(is_of_lost_writes(&layer(error, call.clone())), is_lost, "{said}");
-            }
         }
         // A tool that cannot be used is told from both.
         let tool = DispatchError::Configuration { tool: "send".to_owned(), why: "it takes no key".to_owned() };

@@ -52,9 +52,6 @@ pub struct Runs {
     /// They were opened to be looked at.
     is_read_only: bool,
     kept: Kept,
-    /// The database on a server, where it is one.
-    #[cfg(feature = "postgres")]
-    server: Option<ua_store_postgres::PostgresStore>,
 }
 
 /// Where the records of runs are, as far as a copy of them can be told from it.
@@ -247,8 +244,7 @@ impl Runs {
         config.place = Some(place.map_err(|cause| Error::Folder { path: folder.clone(), cause })?);
         config.alone_beside = Some(folder.join("locks"));
         let store = PostgresStore::open(&config).await.map_err(Error::store("open the runs"))?;
-        let server = Some(store.clone());
-        Ok(Self { kept: Kept::OnServer, server, ..Self::with(folder, Arc::new(store)) })
+        Ok(Self { kept: Kept::OnServer, ..Self::with(folder, Arc::new(store)) })
     }
 
     /// Runs in any store, with workspaces and locks in `folder`.
@@ -264,18 +260,7 @@ impl Runs {
         let (watcher, stop) = (Arc::new(|_: RunEvent| {}), StopSignal::default());
         // Whatever is called here: no name, reason, answer or step with a secret in it is stored.
         let store = Arc::new(Guarded::new(store, redactor.clone()));
-        Self {
-            folder,
-            store,
-            env,
-            redactor,
-            watcher,
-            stop,
-            is_read_only: false,
-            kept: Kept::Elsewhere,
-            #[cfg(feature = "postgres")]
-            server: None,
-        }
+        Self { folder, store, env, redactor, watcher, stop, is_read_only: false, kept: Kept::Elsewhere }
     }
 
     /// The same, telling `watcher` what happens instead of a watcher that was named before.
@@ -514,13 +499,6 @@ impl Runs {
         let outcome = granular.run(&host, &run).await;
         #[cfg(feature = "mcp")]
         servers.shutdown().await;
-        // Other runs may lack some as well, whose owners are gone. What cannot be held now is by whoever looks next.
-        #[cfg(feature = "postgres")]
-        if let (Err(error), Some(server)) = (&outcome, &self.server)
-            && crate::error::is_of_lost_writes(error)
-        {
-            let _may_be_away = server.hold_unfinished().await;
-        }
         match outcome? {
             Outcome::Stopped { reason: reason @ RunStop::Interrupt, .. } if was_stopped => {
                 let detail = "these `Runs` were stopped before (`Runs::stop`) and drive nothing any more; `Runs::open` \

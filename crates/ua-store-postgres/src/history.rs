@@ -1,25 +1,36 @@
 //! Whether the server still has the history that it had: a standby that took over, or a backup that was put back, may lack what was acknowledged.
 //!
 //! In rows that went back nothing shows that. But a server that is promoted, or recovered to a moment, begins another *timeline*; what was filled
-//! from a dump is another system, database or table; and a server whose files were put back has a shorter log: all of that can be asked for. So the history is noted
-//! in the database, and how far its log was is noted among the locks of a root, once a commit behind that place was acknowledged. Both are compared
-//! before a run is driven ([`PastStore`](ua_store::PastStore)) and whenever a worker says that it is alive. In a history that may lack something each
-//! run that has not ended is held until a person accepts it, as after a copy of a file without its log: nobody knows what was sent for it in the
-//! part that is gone. A new history counts as the whole one only where commits waited for standbys, as the database itself has it noted, and the log
-//! is as long as it was.
+//! from a dump is another system, database or table; and a server whose files were put back has a shorter log: all of that can be asked for. So the
+//! history is noted in the database, and with the locks of a root how far its log was, and of each run how many of its durable batches were confirmed
+//! (`confirmed.rs`). In a history that may lack something each run that has not ended is held until a person accepts it, as after a copy of a file
+//! without its log: nobody knows what was sent for it in the part that is gone. A new history counts as the whole one only where commits waited for
+//! standbys, as the database itself has it noted, and neither the log nor a run is shorter than it was.
 //!
-//! Invariant: in a history that may lack something, no run that it has as unfinished is taken before a person has said so. Proved by:
-//! `tests/it/history.rs`; the e2e tests `failover`. What it does not see: a standby that lacks the last seconds and was promoted although commits
-//! waited for another one, unless the owner of a run lives on and sees it at its next write (`WentBack`), whereupon everything is held; and runs that
-//! were begun and lost whole.
+//! Here alone it is known what a server that went back is, and every way to send leads through here, whoever goes it: the store itself looks before a
+//! run is taken and in the transaction that takes it (`Change::Acquire`), with the signs of life of its owner, when a write of an owner is refused
+//! because earlier ones are gone, and, behind each new connection, before a start is answered. Other looks (a worker's renewal,
+//! [`PastStore`](ua_store::PastStore)) come beside these, so that a person is told sooner and better.
+//!
+//! Invariant: in a history that is seen to lack something, no run that it has as unfinished is taken before a person has said so, and no session at
+//! the gateway starts anything while another one of its project is held. Proved by: `tests/it/history.rs`; the e2e tests `failover`. What it does
+//! not see: a standby that lacks the last seconds and was promoted although commits waited for another one, where what is gone was written from
+//! a root whose locks are gone as well, or by a run whose root has not looked at it since; and runs that were begun and lost whole.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio_postgres::Row;
 use ua_core::{RunId, Timestamp};
-use ua_store::{FAILED_OVER, Forgotten, StoreError};
+use ua_store::{Author, Batch, Change, Durability, FAILED_OVER, Forgotten, RowRef, RunLease, StoreError, is_task};
 
 use crate::column::Columns;
+use crate::config::database_beside;
+use crate::confirmed::Confirmed;
 use crate::db::Db;
-use crate::error::DbError;
+use crate::error::{DbError, refused};
 use crate::locks::Shared;
 use crate::store::PostgresStore;
 use crate::value::{Value, named, params};
@@ -28,7 +39,7 @@ use crate::value::{Value, named, params};
 const HISTORY: &str = "history";
 /// The key that says whether commits waited for standbys when that was last looked at: `yes` or `no`.
 const COMMITS_WAIT: &str = "commits_wait";
-/// The key that names the history in which an owner found writes of its own gone.
+/// The key that names the history in which all was held, because it may lack something or an owner found writes of its own gone.
 const LACKING: &str = "lacking";
 /// How the keys begin that name runs which are held, with the newest moment that is known.
 const HELD: &str = "held/";
@@ -57,6 +68,20 @@ const HELD_RUNS: &str = "SELECT r.run_id, r.root_run_id, m.value FROM ua.runs r 
         OR r.run_id IN (SELECT b.run_id FROM ua.gateway_sessions a JOIN ua.gateway_sessions b ON b.project = a.project WHERE a.run_id = $1)) \
     ORDER BY r.seq";
 
+/// What is stored of the runs that have not ended of the family of one, and of its project if it is a session at the gateway.
+const KIN: &str = "SELECT r.run_id, r.lease_epoch, w.batches, h.key IS NOT NULL AS is_held, y.value AS accepted \
+    FROM ua.runs r JOIN ua.run_writes w ON w.run_id = r.run_id LEFT JOIN ua.meta h ON h.key = 'held/' || r.run_id \
+    LEFT JOIN ua.meta y ON y.key = 'accepted/' || r.run_id \
+    WHERE r.status NOT IN ('succeeded', 'failed', 'cancelled') AND r.run_id IN (\
+        SELECT k.run_id FROM ua.runs k WHERE k.root_run_id = (SELECT o.root_run_id FROM ua.runs o WHERE o.run_id = $1) \
+        UNION SELECT b.run_id FROM ua.gateway_sessions a JOIN ua.gateway_sessions b ON b.project = a.project WHERE a.run_id = $1)";
+
+/// The sessions at the gateway that are held and have not ended, and whether they are of the project of one, and not that one itself.
+const HELD_SESSIONS: &str = "SELECT b.run_id, EXISTS (SELECT FROM ua.gateway_sessions a \
+        WHERE a.run_id = $1 AND a.project = b.project AND a.run_id <> b.run_id) \
+    FROM ua.gateway_sessions b JOIN ua.meta m ON m.key = 'held/' || b.run_id JOIN ua.runs r ON r.run_id = b.run_id \
+    WHERE r.status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY r.seq";
+
 /// Holds whatever has not ended.
 const HOLD: &str = "INSERT INTO meta (key, value) \
     SELECT 'held/' || run_id, (SELECT max(updated_at) FROM runs) FROM runs WHERE status NOT IN ('succeeded', 'failed', 'cancelled') \
@@ -68,6 +93,12 @@ const PAUSE: &str = "UPDATE schedules SET is_paused = true WHERE NOT is_paused \
 
 const PUT: &str =
     "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+
+/// How far apart signs of life, and starts, are with which the history is looked at.
+const LOOKS_EVERY: Duration = Duration::from_secs(5);
+
+/// Above so many runs no run works on a task.
+const MOST_ABOVE: usize = 64;
 
 /// A place in the log of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +144,125 @@ enum Step {
     Note,
     /// What has not ended is held, schedules that are due are paused, and it is noted as it is.
     Hold,
+}
+
+/// What is stored of a run and speaks for or against taking it or one that belongs to it.
+struct Kin {
+    run_id: String,
+    /// Of its newest owner.
+    epoch: u64,
+    /// How many numbered batches that one wrote.
+    batches: u64,
+    is_held: bool,
+    /// When a person accepted it last.
+    accepted_at: Option<Timestamp>,
+}
+
+impl Kin {
+    fn of(row: &Row) -> Result<Self, DbError> {
+        let column = Columns::new(row, "runs", "run_id");
+        let accepted: Option<String> = column.get("accepted")?;
+        Ok(Self {
+            run_id: column.get("run_id")?,
+            epoch: column.int("lease_epoch")?,
+            batches: column.int("batches")?,
+            is_held: column.get("is_held")?,
+            accepted_at: accepted.and_then(|said| Timestamp::parse(said.split(' ').next()?)),
+        })
+    }
+
+    /// Whether it is less than was confirmed, and nobody knows.
+    fn lacks(&self, confirmed: &Confirmed) -> bool {
+        !self.is_held && confirmed.is_lacked_by(self.epoch, self.batches, self.accepted_at)
+    }
+}
+
+/// What a batch is about, as far as a server that went back matters to it.
+#[derive(Debug, Default)]
+pub(crate) struct About {
+    /// The run that it takes.
+    acquires: Option<RunId>,
+    /// The owner who writes it.
+    owner: Option<RunLease>,
+    /// When something began that is sent behind it.
+    starts_at: Option<Timestamp>,
+    /// When its owner said that it is alive.
+    alive_at: Option<Timestamp>,
+    /// Its number, if it is durable.
+    confirms: Option<u64>,
+}
+
+impl About {
+    pub(crate) fn of(by: &Author, batch: &Batch) -> Self {
+        let mut about = Self::default();
+        if let Author::Owner(lease) = by {
+            about.owner = Some(lease.clone());
+            about.confirms = batch.number.filter(|_| batch.durability() == Durability::Synced);
+        }
+        for change in batch.changes() {
+            if let Change::Acquire { run, .. } = change {
+                about.acquires = Some(run.clone());
+            } else if let Change::StartAttempt(start) = change {
+                about.starts_at = about.starts_at.or(Some(start.at).filter(|_| start.durability == Durability::Synced));
+            } else if let Change::NoteAlive { at, .. } = change {
+                about.alive_at = Some(*at);
+            }
+        }
+        about
+    }
+}
+
+/// A run that is about to be taken, with what is known of it here.
+#[derive(Debug, Clone)]
+pub(crate) struct Taking {
+    run: RunId,
+    /// How far the log was.
+    passed: Option<Position>,
+    /// What was confirmed of it.
+    confirmed: Option<Confirmed>,
+    /// Whether the server says which history it has.
+    tells: bool,
+}
+
+/// What this process knows of the history from one look to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// How many connections were made. A server that goes back ends all that lead to it.
+    made: AtomicU64,
+    /// How many had been made before the look that found no session held.
+    sure: AtomicU64,
+    /// Whether the server was asked which history it has.
+    asked: AtomicBool,
+    /// Whether it says so.
+    tells: AtomicBool,
+    /// The sign of life with which it was looked at last.
+    alive_at: Mutex<Option<Timestamp>>,
+    /// The start before which it was looked at last.
+    started_at: Mutex<Option<Timestamp>>,
+    /// The identity of the database, as it is noted with the locks.
+    database: OnceLock<String>,
+}
+
+impl Looked {
+    /// A connection was made, which may lead to another server than those before it.
+    pub(crate) fn connected(&self) {
+        self.made.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn asked(&self, tells: bool) {
+        self.tells.store(tells, Ordering::SeqCst);
+        self.asked.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Whether so much time has passed since `last` that it is looked once more at this instant, which is the last one then.
+fn is_due(last: &Mutex<Option<Timestamp>>, at: Timestamp) -> bool {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_due = last.is_none_or(|last| at < last || at.since(last) >= LOOKS_EVERY);
+    if is_due {
+        *last = Some(at);
+    }
+    is_due
 }
 
 impl Seen {
@@ -182,11 +332,13 @@ impl PostgresStore {
             Err(error) if is_not_told(&error) => {
                 // It is not because of the table that it is not told.
                 self.ask(NOTED, Vec::new()).await?;
+                self.looked().asked(false);
                 tracing::debug!(%error, "the server does not say which history it has");
                 return Ok(());
             }
             asked => asked?,
         };
+        self.looked().asked(true);
         let Some(row) = rows.first() else { return Ok(()) };
         let seen = Seen::of(row).map_err(DbError::into_store)?;
         let passed = self.passed_beside();
@@ -197,6 +349,138 @@ impl PostgresStore {
             return Ok(());
         }
         self.write_apart(Shared::History, move |db| db.note_history(passed.as_ref())).await
+    }
+
+    /// Looks whether the server lacks what the database itself or this root knows of, for a run and what belongs to it, and holds what has not ended
+    /// if it does.
+    pub(crate) async fn look(&self, run: &RunId) -> Result<(), StoreError> {
+        self.note_history().await?;
+        let Some((locks, database)) = self.root_here() else { return Ok(()) };
+        let rows = self.ask(KIN, vec![Value::Text(Some(run.to_string()))]).await?;
+        let kin: Result<Vec<Kin>, DbError> = rows.iter().map(Kin::of).collect();
+        let suspects = kin.map_err(DbError::into_store)?.into_iter().filter_map(|kin| {
+            let confirmed = Confirmed::beside(locks, database, &kin.run_id)?;
+            kin.lacks(&confirmed).then_some((kin.run_id, confirmed))
+        });
+        let suspects: Vec<(String, Confirmed)> = suspects.collect();
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        self.write_apart(Shared::History, move |db| db.hold_if_lacking(&suspects)).await
+    }
+
+    /// Looks before a batch is written, as what it is about needs it.
+    pub(crate) async fn look_before(&self, about: &About) -> Result<(), StoreError> {
+        if about.acquires.is_some() && !self.looked().asked.load(Ordering::SeqCst) {
+            self.note_history().await?;
+        }
+        if about.alive_at.is_some_and(|at| is_due(&self.looked().alive_at, at))
+            && let Err(error) = self.note_history().await
+        {
+            tracing::debug!(%error, "which history the server has could not be looked at");
+        }
+        self.refuse_beside_held(about).await
+    }
+
+    /// A batch is committed: what was confirmed by that is noted before anything is sent for it. It is not answered if the server that has it may
+    /// lack what others sent; nothing is sent then.
+    pub(crate) async fn look_behind(&self, about: &About) -> Result<(), StoreError> {
+        self.note_confirmed(about);
+        self.refuse_beside_held(about).await
+    }
+
+    /// Notes what is confirmed of a run.
+    fn note_confirmed(&self, about: &About) {
+        let Some((lease, number)) = about.owner.as_ref().zip(about.confirms) else { return };
+        let Some((locks, database)) = self.root_here() else { return };
+        let confirmed = Confirmed::of(database, lease, number, ua_core::system::env().now());
+        if let Err(error) = confirmed.note(locks, lease.run_id.as_str()) {
+            tracing::debug!(%error, "what the server confirmed was not noted");
+        }
+    }
+
+    /// A batch was refused. Where that tells that the server went back, whoever it tells it, what has not ended is held.
+    pub(crate) async fn look_into(&self, about: &About, error: &StoreError) {
+        let is_gone = match (error, &about.owner) {
+            // Epochs only rise.
+            (StoreError::Fenced { ours, theirs, .. }, _) => theirs < ours,
+            // What had not to be durable a server that crashed may lose.
+            (StoreError::WentBack { run, written, .. }, Some(lease)) => {
+                let noted =
+                    self.root_here().and_then(|(locks, database)| Confirmed::beside(locks, database, run.as_str()));
+                noted.is_some_and(|noted| noted.is_lost_by(lease, *written))
+            }
+            (_, Some(_) | None) => false,
+        };
+        let looked = if is_gone {
+            self.hold_all_that_is_open(about).await
+        } else if let Some(run) = about.acquires.as_ref().filter(|_| matches!(error, StoreError::Conflict { .. })) {
+            self.look(run).await
+        } else {
+            Ok(())
+        };
+        if let Err(error) = looked {
+            tracing::warn!(%error, "the runs that have not ended are not held");
+        }
+    }
+
+    /// Holds what has not ended, as the owner of a batch found that writes of its own are gone; also if that was done before in this history, which
+    /// may have gone back once more.
+    async fn hold_all_that_is_open(&self, about: &About) -> Result<(), StoreError> {
+        self.hold_unfinished().await?;
+        match &about.owner {
+            Some(lease) => self.look(&lease.run_id).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What is known here of a run that a batch takes.
+    pub(crate) fn taking(&self, batch: &Batch) -> Option<Taking> {
+        let acquired =
+            |change: &Change| if let Change::Acquire { run, .. } = change { Some(run.clone()) } else { None };
+        let run = batch.changes().find_map(acquired)?;
+        let confirmed = self.root_here().and_then(|(locks, database)| Confirmed::beside(locks, database, run.as_str()));
+        let tells = self.looked().tells.load(Ordering::SeqCst);
+        Some(Taking { run, passed: self.passed_beside(), confirmed, tells })
+    }
+
+    /// Refuses a start of a session at the gateway while another one of its project is held. Looked at behind every connection that was made, since a
+    /// server does not go back under one that stays; as long as any session is held; and now and then, as a pooler may stand between.
+    async fn refuse_beside_held(&self, about: &About) -> Result<(), StoreError> {
+        let Some((lease, at)) = about.owner.as_ref().zip(about.starts_at) else { return Ok(()) };
+        let (run, made) = (&lease.run_id, self.looked().made.load(Ordering::SeqCst));
+        let is_due = is_due(&self.looked().started_at, at);
+        if self.looked().sure.load(Ordering::SeqCst) == made && !is_due {
+            return Ok(());
+        }
+        self.look(run).await?;
+        let held = self.ask(HELD_SESSIONS, vec![Value::Text(Some(run.to_string()))]).await?;
+        // While one is held, whoever starts something next looks again.
+        let sure = if held.is_empty() { made } else { u64::MAX };
+        self.looked().sure.store(sure, Ordering::SeqCst);
+        for row in &held {
+            let column = |error: tokio_postgres::Error| DbError::from(error).into_store();
+            if row.try_get::<_, bool>(1).map_err(column)? {
+                let session: String = row.try_get(0).map_err(column)?;
+                return Err(refused(format!(
+                    "another server took over, or a copy was put back, and nobody knows what run {session} of this project sent in the part \
+                     that may be gone; nothing was sent: look what became of it (`ua db check`), then `ua db accept {session}`"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The locks of the root that works here, and the identity of its database.
+    fn root_here(&self) -> Option<(&Path, &str)> {
+        let locks = self.config().alone_beside.as_deref()?;
+        let database = if let Some(known) = self.looked().database.get() {
+            known
+        } else {
+            let noted = database_beside(locks).ok().flatten()?;
+            self.looked().database.get_or_init(|| noted)
+        };
+        Some((locks, database))
     }
 
     /// Holds what has not ended, because an owner found writes of its own gone that had been acknowledged. Once in each history: what a person accepted
@@ -255,6 +539,62 @@ impl PostgresStore {
 }
 
 impl Db {
+    /// Refuses a run that is about to be taken in a history that may lack something: whoever looked before may have looked at another server. Behind
+    /// the lock of its lineage.
+    pub(crate) fn refuse_in_another_history(&self, taking: &Taking) -> Result<(), DbError> {
+        if self.is_to_end(&taking.run)? {
+            return Ok(());
+        }
+        let seen = if taking.tells { self.row(SEEN, params![], Seen::of)? } else { None };
+        let is_another = seen.is_some_and(|seen| seen.step(taking.passed.as_ref()) == Step::Hold);
+        let kin = self.rows(KIN, params![taking.run.as_str()], Kin::of)?;
+        let lacks = |kin: &Kin| {
+            kin.run_id == taking.run.as_str() && taking.confirmed.as_ref().is_some_and(|noted| kin.lacks(noted))
+        };
+        if !is_another && !kin.iter().any(|kin| kin.is_held || lacks(kin)) {
+            return Ok(());
+        }
+        Err(StoreError::Conflict {
+            row: RowRef::new("runs", taking.run.as_str()),
+            why: "another server took over, or a copy was put back, which may lack what was sent; nothing was begun"
+                .to_owned(),
+        }
+        .into())
+    }
+
+    /// Whether a run is to end, and sends nothing more: a person said so of it, or of one whose task it works on.
+    fn is_to_end(&self, run: &RunId) -> Result<bool, DbError> {
+        let mut at = self.run(run)?;
+        for _ in 0..MOST_ABOVE {
+            let above = at.parent_run_id.clone().filter(|_| at.end_mark().is_none() && is_task(&at));
+            let Some(above) = above else { break };
+            at = self.run(&above)?;
+        }
+        Ok(at.end_mark().is_some())
+    }
+
+    /// Holds what has not ended, if one of these runs has less than was confirmed of it. Read behind what was noted, which may be newer than what was
+    /// read first.
+    fn hold_if_lacking(&self, suspects: &[(String, Confirmed)]) -> Result<(), DbError> {
+        for (run, confirmed) in suspects {
+            let kin = self.rows(KIN, params![run.as_str()], Kin::of)?;
+            if kin.iter().any(|kin| kin.run_id == *run && kin.lacks(confirmed)) {
+                tracing::warn!(%run, "the server lacks writes that it had confirmed; runs that have not ended are held");
+                self.hold_all();
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds what has not ended, and pauses what is due. Of whoever queues a run for a schedule beside this, the run is there already and is held, or
+    /// the schedule is found paused ([`FleetChange::EnqueueDue`](ua_store::FleetChange::EnqueueDue)).
+    fn hold_all(&self) {
+        self.serialise(Shared::Fleet, "");
+        self.execute(HOLD, params![]);
+        self.execute(PAUSE, params![]);
+    }
+
     fn hold_unfinished(&self) -> Result<(), DbError> {
         let here = self.row(SEEN, params![], Seen::of)?.and_then(|seen| seen.here);
         let here = here.map(|here| here.history).unwrap_or_default();
@@ -262,8 +602,7 @@ impl Db {
         let lacking: Option<String> = self.row(sql, params![LACKING], |row| Ok(row.try_get(0)?))?;
         if lacking.as_ref() != Some(&here) {
             tracing::warn!(%here, "the server lacks writes that it had taken; runs that have not ended are held");
-            self.execute(HOLD, params![]);
-            self.execute(PAUSE, params![]);
+            self.hold_all();
             self.put(LACKING, &here);
         }
         Ok(())
@@ -275,8 +614,8 @@ impl Db {
         let Some(here) = seen.here.filter(|_| step != Step::Nothing).map(|here| here.history) else { return Ok(()) };
         if step == Step::Hold {
             tracing::warn!(noted = ?seen.noted, %here, "the server has another history than before; runs that have not ended are held");
-            self.execute(HOLD, params![]);
-            self.execute(PAUSE, params![]);
+            self.hold_all();
+            self.put(LACKING, &here);
         }
         self.put(HISTORY, &here);
         self.put(COMMITS_WAIT, word_of(seen.waits));

@@ -8,13 +8,15 @@
 //!
 //! Durable Jobs v1 spec §5 (data model); the schema lives in `migrations/postgres`.
 //! Invariants: a reply means that the commit happened as asked; a refused synced write is answered when what it was refused by is durable; a
-//! missing, older or newer schema is refused and left as it is; in a history of the server that may lack something no run is taken unasked
-//! (`history.rs`). Proved by: `ua_store::conformance` and this crate's `tests/`.
+//! missing, older or newer schema is refused and left as it is; in a history of the server that may lack something no run is taken unasked, and no
+//! session of the gateway sends for which another one of its project may have sent (`history.rs`). Proved by: `ua_store::conformance` and this
+//! crate's `tests/`.
 
 mod archive_rows;
 mod blob_rows;
 mod column;
 mod config;
+mod confirmed;
 mod db;
 mod doubts;
 mod error;

@@ -2,7 +2,8 @@
 //!
 //! One connection writes SQLite, so what a write read is the newest until it is committed. Here many write at once. A write begins by locking
 //! the root rows of the lineages that it is about: within a lineage it is as it is in SQLite, and different lineages do not wait for each
-//! other. What reaches over lineages is locked by name, behind the rows, always in this order: job key, project, blobs.
+//! other. What reaches over lineages is locked by name, behind the rows, always in this order: job key, project, blobs; and the history before the
+//! fleet.
 
 use ua_core::{CallId, QuestionId, RunId};
 use ua_store::{Author, Batch, Change, NewRun};

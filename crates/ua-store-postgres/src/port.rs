@@ -13,22 +13,34 @@ use ua_store::{
 };
 
 use crate::db::Db;
+use crate::history::About;
 use crate::locks::Shared;
 use crate::store::PostgresStore;
 use crate::value::params;
 
-#[async_trait]
-impl Store for PostgresStore {
-    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+impl PostgresStore {
+    async fn committed(&self, by: &Author, batch: Batch, about: &About) -> Result<Committed, StoreError> {
         if batch.writes_nothing() {
-            if let Some(looked) = self.look(by, &batch).await? {
-                return Ok(looked);
+            if let Some(checked) = self.check_owner(by, &batch).await? {
+                return Ok(checked);
             }
             let by = by.clone();
             return self.read(move |db| apply(db, &by, batch)).await;
         }
         let operation = operation(&batch);
-        self.write(by, batch, &operation).await
+        self.write(by, batch, &operation, about).await
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let about = About::of(by, &batch);
+        let committed = self.committed(by, batch, &about).await;
+        if let Err(error) = &committed {
+            self.look_into(&about, error).await;
+        }
+        committed
     }
 
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
@@ -148,10 +160,10 @@ impl Store for PostgresStore {
 
 #[async_trait]
 impl PastStore for PostgresStore {
-    /// Nothing is kept beside a server. The owner of a run is told when writes of it are lost ([`StoreError::WentBack`]); whoever takes one is told
-    /// here that the server has another history than before, which may lack some.
+    /// Of calls nothing is kept beside a server. The owner of a run is told when writes of it are lost ([`StoreError::WentBack`]); whoever takes one
+    /// is told here that the server has another history than before, or less than it had confirmed.
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
-        self.note_history().await?;
+        self.look(run).await?;
         self.held(Some(run)).await
     }
 

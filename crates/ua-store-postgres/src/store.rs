@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{Hook, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio_postgres::config::SslMode;
@@ -16,7 +16,7 @@ use ua_store::{Author, Batch, Change, Committed, Durability, Retry, RunLease, Ru
 use crate::config::{Place, PostgresConfig, note_position, position_beside, stay_with};
 use crate::db::{Db, Purpose};
 use crate::error::{DbError, is_out_of_date, refused, sql_error, unavailable};
-use crate::history::Position;
+use crate::history::{About, Looked, Position};
 use crate::kept::{Kept, KeptRuns, OfRun};
 use crate::ledger_rows::{ATTEMPT, CALL, CALLS_OF_TURNS, HOLDER};
 use crate::locks::{Plan, Shared};
@@ -49,6 +49,8 @@ pub struct PostgresStore {
     seen: Arc<Mutex<Option<Position>>>,
     /// Flights to the server and back, to be watched.
     flights: Arc<AtomicU64>,
+    /// What is known of the history of the server from one look to the next.
+    looked: Arc<Looked>,
 }
 
 /// What became of a write that was to be computed from what is known.
@@ -97,7 +99,16 @@ impl PostgresStore {
             let tls = tls::connector(config.root_certificates.as_deref())?;
             Manager::from_config(config.server.clone(), tls, recycling)
         };
-        let pool = Pool::builder(manager).max_size(config.connections.max(1)).runtime(Runtime::Tokio1).build();
+        let looked = Arc::new(Looked::default());
+        let connected = {
+            let looked = looked.clone();
+            Hook::sync_fn(move |_, _| {
+                looked.connected();
+                Ok(())
+            })
+        };
+        let pool = Pool::builder(manager).post_create(connected).max_size(config.connections.max(1));
+        let pool = pool.runtime(Runtime::Tokio1).build();
         let pool = pool.map_err(|error| unavailable("the pool of connections cannot be made", error, Retry::Never))?;
         Ok(Self {
             pool,
@@ -109,6 +120,7 @@ impl PostgresStore {
             compares: config.compares,
             seen: Arc::default(),
             flights: Arc::default(),
+            looked,
         })
     }
 
@@ -130,6 +142,11 @@ impl PostgresStore {
     /// What it was opened with.
     pub(crate) fn config(&self) -> &PostgresConfig {
         &self.config
+    }
+
+    /// What is known of its history.
+    pub(crate) fn looked(&self) -> &Looked {
+        &self.looked
     }
 
     /// How far the log was, as far as that was noted with the locks here.
@@ -187,10 +204,22 @@ impl PostgresStore {
     }
 
     /// Writes a batch.
-    pub(crate) async fn write(&self, by: &Author, batch: Batch, operation: &str) -> Result<Committed, StoreError> {
+    pub(crate) async fn write(
+        &self,
+        by: &Author,
+        batch: Batch,
+        operation: &str,
+        about: &About,
+    ) -> Result<Committed, StoreError> {
+        self.look_before(about).await?;
         let durability = batch.durability();
         let passed = if durability == Durability::Synced { self.take_seen() } else { None };
-        let committed = self.write_it(by, batch, durability).instrument(spans::of_write(operation, durability)).await?;
+        let written = self.write_it(by, batch, durability).instrument(spans::of_write(operation, durability)).await;
+        // What was written before counts for written: something may be sent for it.
+        if matches!(written, Ok(_) | Err(StoreError::Repeated { .. })) {
+            self.look_behind(about).await?;
+        }
+        let committed = written?;
         self.note_passed(passed);
         Ok(committed)
     }
@@ -249,11 +278,15 @@ impl PostgresStore {
         durability: Durability,
         was_alone: bool,
     ) -> Result<Result<Committed, DbError>, StoreError> {
-        let (by, batch, plan, place) = (by.clone(), batch.clone(), plan.clone(), self.place().cloned());
+        let (by, plan, place, taking) = (by.clone(), plan.clone(), self.place().cloned(), self.taking(batch));
+        let batch = batch.clone();
         let work = move |db: &Db| {
             db.lock(&plan);
             if let Some(place) = &place {
                 db.keep_to(place, &batch)?;
+            }
+            if let Some(taking) = &taking {
+                db.refuse_in_another_history(taking)?;
             }
             let Author::Owner(lease) = &by else { return Ok((apply(db, &by, batch)?, None)) };
             db.keep_rows_of(&lease.run_id, was_alone);
@@ -351,7 +384,7 @@ impl PostgresStore {
     }
 
     /// Looks whether a lease is the newest, in one flight. `None` when that needs more.
-    pub(crate) async fn look(&self, by: &Author, batch: &Batch) -> Result<Option<Committed>, StoreError> {
+    pub(crate) async fn check_owner(&self, by: &Author, batch: &Batch) -> Result<Option<Committed>, StoreError> {
         let Author::Owner(lease) = by else { return Ok(None) };
         if batch.changes().next().is_some() {
             return Ok(None);

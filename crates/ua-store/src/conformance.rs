@@ -257,6 +257,7 @@ macro_rules! fleet_conformance_tests {
         $crate::fleet_conformance_tests!(@promises $fresh;
             a_run_is_claimed_once_and_in_its_turn,
             only_a_run_that_can_be_worked_on_is_queued,
+            what_a_paused_schedule_has_due_is_not_queued,
             a_key_has_so_many_seats,
             a_run_that_may_be_at_work_keeps_its_seat,
             a_run_that_is_to_end_keeps_its_seat_for_an_effect_alone,

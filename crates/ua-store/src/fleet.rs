@@ -249,6 +249,18 @@ pub enum FleetChange {
         /// When.
         at: Timestamp,
     },
+    /// The same for a run of a schedule whose instant has come. Refused with `Conflict` when the schedule is paused by now: a person did that, or the
+    /// database may lack that the instant was submitted before.
+    EnqueueDue {
+        /// Of which schedule.
+        schedule: String,
+        /// Which.
+        run: RunId,
+        /// How.
+        options: QueueOptions,
+        /// When.
+        at: Timestamp,
+    },
     /// A worker takes runs. What is left by workers that are dead is ready again before it looks, and so is what got a word of a person.
     Claim {
         /// Who takes.

@@ -300,6 +300,10 @@ impl FleetChange {
             Self::Renew { worker, .. } | Self::Drain { worker } | Self::Leave { worker } => worker.clean(),
             Self::ForgetPlace { place, .. } => place.clean(),
             Self::Enqueue { options, .. } => options.clean(),
+            Self::EnqueueDue { schedule, options, .. } => {
+                schedule.clean();
+                options.clean();
+            }
             Self::Claim { worker, dead, .. } => clean_all([worker, dead]),
             Self::Release { worker, release, .. } => clean_all([worker, release]),
             Self::Move { queue, .. } => queue.clean(),

@@ -143,7 +143,8 @@ impl FleetChange {
                     Said::new("name of a queue", json!(worker.queues)),
                 ]
             }
-            Self::Enqueue { options, .. } => {
+            // The name of the schedule is stored already.
+            Self::Enqueue { options, .. } | Self::EnqueueDue { options, .. } => {
                 let mut said = vec![Said::new("name of the queue", options.queue.as_str())];
                 said.extend(options.concurrency.as_ref().map(|seats| Said::new("concurrency key", seats.key.as_str())));
                 said.extend(options.fair_key.as_ref().map(|key| Said::new("fair key", key.as_str())));

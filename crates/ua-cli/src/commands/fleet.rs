@@ -271,6 +271,7 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
         concurrency: args.concurrency_key,
         fair_key: args.fair_key,
         schedule: None,
+        is_due: false,
         job: JobRequest {
             text: args.file.as_deref().map(super::job::text_of).transpose()?.flatten(),
             file: args.file.clone().unwrap_or_default(),

@@ -15,7 +15,7 @@ use ua_store::{FleetChange, FleetStore as _, ScheduleRecord, StoreError, WorkerR
 
 use super::cron::Cron;
 use super::health::Health;
-use super::schedule::{ScheduledJob, due, submit_for};
+use super::schedule::{ScheduledJob, due, submit_due};
 use super::told::{Did, Told, WorkerEvent};
 use super::worker::{Nobody, POLL, RENEWAL};
 use crate::Database;
@@ -196,7 +196,7 @@ impl Timetable {
         let name = &schedule.name;
         if let Some(instant) = instant {
             let people: Arc<dyn People> = Arc::new(Nobody::with(&self.stop));
-            match submit_for(&self.host, &people, schedule, instant).await {
+            match submit_due(&self.host, &people, schedule, instant).await {
                 Ok(submitted) => {
                     let run = &submitted.run;
                     let sentence = format!("schedule {name}: run {} for {instant}", run.run_id);

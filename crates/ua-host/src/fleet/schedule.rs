@@ -144,7 +144,21 @@ pub fn cron_of(cron: &str, time_zone: &str) -> Result<Cron, HostError> {
     })
 }
 
-/// Submits the job of a schedule for an instant; the same instant again is the same run.
+/// Submits the job of a schedule whose instant has come, unless the schedule is paused by now.
+///
+/// # Errors
+/// The job cannot be read or stored, or the schedule is paused.
+pub(super) async fn submit_due(
+    host: &Host,
+    people: &Arc<dyn People>,
+    schedule: &ScheduleRecord,
+    instant: Timestamp,
+) -> Result<Submitted, HostError> {
+    let submission = stored(host, schedule).await?.submission(&schedule.name, instant);
+    submit(host, people, &Submission { is_due: true, ..submission }).await
+}
+
+/// Submits the job of a schedule for an instant, as a person says; the same instant again is the same run.
 ///
 /// # Errors
 /// The job cannot be read or stored.

@@ -35,6 +35,8 @@ pub struct Submission {
     pub fair_key: Option<String>,
     /// The schedule that submits it.
     pub schedule: Option<String>,
+    /// Whether that is because its instant has come, and not because a person says so: then it is not queued if the schedule is paused by now.
+    pub is_due: bool,
 }
 
 impl Submission {
@@ -149,7 +151,11 @@ pub async fn enqueue(
         return ended(run, schedule, at);
     }
     let was_queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?.is_some();
-    let change = FleetChange::Enqueue { run: run.run_id.clone(), options: submission.options(at), at };
+    let (id, options) = (run.run_id.clone(), submission.options(at));
+    let change = match schedule.filter(|_| submission.is_due) {
+        Some(schedule) => FleetChange::EnqueueDue { schedule: schedule.to_owned(), run: id, options, at },
+        None => FleetChange::Enqueue { run: id, options, at },
+    };
     match store.fleet(change).await {
         Ok(done) => {
             let entry = done.entries.into_iter().next();
@@ -159,11 +165,14 @@ pub async fn enqueue(
             };
             Ok(Submitted { run, entry, was_queued, at, warning })
         }
-        // It ended while we looked.
-        Err(ua_store::StoreError::Conflict { .. }) => {
+        // It ended while we looked, or its schedule was paused.
+        Err(refused @ ua_store::StoreError::Conflict { .. }) => {
             let run = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-            debug_assert!(run.status != RunStatus::Queued, "only what has ended is refused");
-            ended(run, schedule, at)
+            if run.status.is_terminal() {
+                ended(run, schedule, at)
+            } else {
+                Err(HostError::store("queue the run", &refused))
+            }
         }
         Err(error) => Err(HostError::store("queue the run", &error)),
     }

@@ -654,13 +654,11 @@ impl Worker {
         }
     }
 
-    /// Counts that the database lacks writes that it had taken.
-    async fn note_lost_writes(&self, error: &HostError) {
+    /// Counts that the database lacks writes that it had taken. That others may lack some as well, whose owners are gone, the store knows by itself.
+    fn note_lost_writes(&self, error: &HostError) {
         if error.is_of_lost_writes() {
             self.health.state().went_back += 1;
         }
-        // Also where it was found before the run was driven.
-        crate::forgotten::hold_where_writes_are_lost(&self.store, error).await;
     }
 
     /// Calls were given up a while ago: what has not been answered since is not waited for.
@@ -1053,7 +1051,7 @@ impl Worker {
                 // Whoever drives it beside this process comes to an end by itself.
                 let is_counted = answers && error.kind() != Kind::Waiting;
                 let is_news = self.refusals.note(id, &error.to_string(), false, is_counted);
-                self.note_lost_writes(&error).await;
+                self.note_lost_writes(&error);
                 let is_over = found.as_ref().is_ok_and(|run| run.status.is_terminal());
                 let fate = Fate::of(id, &error, AfterError { is_over, is_unbegun, answers, got_further });
                 if is_news {

@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use tokio_postgres::Client;
-use ua_core::RunId;
+use ua_core::{CallStatus, RunId, Timestamp};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Forgotten, PastStore as _};
+use ua_store::{
+    Author, Batch, Change, Committed, Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store as _,
+    StoreError,
+};
 use ua_store_postgres::{PostgresConfig, PostgresStore};
 
 use crate::cluster::{Cluster, blocking};
@@ -27,9 +30,19 @@ async fn held(store: &PostgresStore, run: &RunId) -> Vec<String> {
 }
 
 async fn accept(store: &PostgresStore, run: &RunId) {
+    accept_at(store, run, samples::at(500)).await;
+}
+
+async fn accept_at(store: &PostgresStore, run: &RunId, at: Timestamp) {
     let known: Vec<Forgotten> = store.forgotten(run).await.unwrap();
     assert!(known.iter().all(Forgotten::is_failed_over), "{known:?}");
-    store.accept_forgotten(run, &known, Some("ada"), samples::at(500)).await.unwrap();
+    store.accept_forgotten(run, &known, Some("ada"), at).await.unwrap();
+}
+
+/// Starts a call that is recorded, as batch `number` of the run's owner.
+async fn start(store: &PostgresStore, scene: &Scene<'_>, call: &str, number: u64) -> Result<Committed, StoreError> {
+    let start = Change::StartAttempt(samples::start(call, 1, call));
+    store.commit(&Author::Owner(scene.lease.clone()), Batch::of([start]).numbered(number)).await
 }
 
 /// Over whether commits waited, and whether it is the same system: each run that has not ended is held, alone, until somebody accepts it; what
@@ -130,6 +143,110 @@ async fn a_log_that_is_shorter_than_it_was_holds_what_is_open() {
         accept(&store, scene.run_id()).await;
         assert_eq!(held(&store, scene.run_id()).await, [""; 0], "{place}");
     }
+}
+
+/// A store of a root that has its locks in this folder.
+fn rooted(database: &Database, locks: &tempfile::TempDir) -> PostgresStore {
+    let mut config = database.direct();
+    config.alone_beside = Some(locks.path().to_owned());
+    blocking(PostgresStore::open(&config)).unwrap()
+}
+
+/// A start that was confirmed is gone, although the history is the same and the log is longer than ever, as of files that were put back and written
+/// on. The root knows of it, also when whoever takes the run has not looked.
+#[tokio::test]
+async fn what_was_confirmed_and_is_gone_holds_what_is_open() {
+    let Some(database) = Database::fresh() else { return };
+    let (locks, by_hand) = (tempfile::tempdir().unwrap(), database.by_hand());
+    let store = rooted(&database, &locks);
+    let (scene, other) = (Scene::begin(&store, "run_1").await, Scene::begin(&store, "run_2").await);
+    scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    start(&store, &scene, "call_1", 1).await.unwrap();
+    for run in [scene.run_id(), other.run_id()] {
+        assert_eq!(held(&store, run).await, [""; 0]);
+    }
+    by_hand.batch_execute("UPDATE run_writes SET batches = 0 WHERE run_id = 'run_1'").await.unwrap();
+    let next = rooted(&database, &locks);
+    let taken = next.acquire_run(scene.run_id(), &samples::owner(200), samples::at(30)).await;
+    assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
+    for run in [scene.run_id(), other.run_id()] {
+        assert_eq!(held(&next, run).await, [run.as_str()]);
+        accept_at(&next, run, ua_core::system::env().now()).await;
+    }
+    for run in [scene.run_id(), other.run_id()] {
+        assert_eq!(held(&next, run).await, [""; 0], "it was accepted with what is gone");
+    }
+    next.acquire_run(scene.run_id(), &samples::owner(200), samples::at(30)).await.unwrap();
+}
+
+/// Another server took over between the look at the history and the taking of a run.
+#[tokio::test]
+async fn a_run_is_not_taken_in_a_history_that_changed_behind_the_look() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand) = (database.store(), database.by_hand());
+    let scene = Scene::begin(&store, "run_1").await;
+    for (waited, is_taken) in [("yes", true), ("no", false)] {
+        assert_eq!(held(&store, scene.run_id()).await, [""; 0]);
+        was_in_another(&by_hand, true, waited).await;
+        let taken = store.acquire_run(scene.run_id(), &samples::owner(200), samples::at(30)).await;
+        assert_eq!(taken.is_ok(), is_taken, "{taken:?}");
+    }
+    let sql = "SELECT value FROM meta WHERE key = 'held/run_1'";
+    assert_eq!(by_hand.query(sql, &[]).await.unwrap().len(), 1, "it is held by whoever was refused");
+    assert_eq!(held(&store, scene.run_id()).await, ["run_1"]);
+    // Its end sends nothing.
+    store.request_cancel(scene.run_id(), "enough", samples::at(40)).await.unwrap();
+    store.acquire_run(scene.run_id(), &samples::owner(300), samples::at(41)).await.unwrap();
+}
+
+/// An owner whose durable write is gone has all others held, whoever drives it; one of which a server that crashed lost what had not to be durable
+/// has not.
+#[tokio::test]
+async fn an_owner_that_is_told_that_the_server_went_back_has_all_held() {
+    let Some(database) = Database::fresh() else { return };
+    let (locks, by_hand) = (tempfile::tempdir().unwrap(), database.by_hand());
+    let store = rooted(&database, &locks);
+    let (scene, other) = (Scene::begin(&store, "run_1").await, Scene::begin(&store, "run_2").await);
+    scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    start(&store, &scene, "call_1", 1).await.unwrap();
+    let alive = async |number: u64| {
+        let sign = Change::NoteAlive { suspended: std::time::Duration::ZERO, at: samples::at(6) };
+        store.commit(&Author::Owner(scene.lease.clone()), Batch::of([sign]).numbered(number)).await
+    };
+    alive(2).await.unwrap();
+    for (left, is_held) in [(1, false), (0, true)] {
+        let sql = format!("UPDATE run_writes SET batches = {left} WHERE run_id = 'run_1'");
+        by_hand.batch_execute(&sql).await.unwrap();
+        let told = alive(3).await;
+        assert!(matches!(told, Err(StoreError::WentBack { .. })), "{told:?}");
+        let expected = if is_held { vec!["run_2"] } else { Vec::new() };
+        assert_eq!(held(&store, other.run_id()).await, expected, "{left}");
+    }
+}
+
+/// A session that is open goes on in a server that took over: not before what another one of its project may have sent there was accepted.
+#[tokio::test]
+async fn a_session_that_is_open_starts_nothing_while_another_one_of_its_project_is_held() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand) = (database.store(), database.by_hand());
+    let (first, second) = (Scene::begin(&store, "run_1").await, Scene::begin(&store, "run_2").await);
+    for id in ["run_1", "run_2"] {
+        let sql = format!(
+            "INSERT INTO gateway_sessions (run_id, project, server, session_key, client, identity, reach, opened_at) \
+             VALUES ('{id}', '/p', 'mail', '{id}', 'probe', 'exact', 'x', '2026-01-02T03:04:05.000Z')"
+        );
+        by_hand.batch_execute(&sql).await.unwrap();
+    }
+    second.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    assert_eq!(held(&store, first.run_id()).await, [""; 0]);
+    was_in_another(&by_hand, true, "no").await;
+    // As the broker has it whose connections broke.
+    let again = database.store();
+    let refused = start(&again, &second, "call_1", 1).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+    assert_eq!(store.call(&samples::call_id("call_1")).await.unwrap().status, CallStatus::Prepared);
+    accept(&store, first.run_id()).await;
+    start(&again, &second, "call_1", 1).await.unwrap();
 }
 
 /// The owner of a run found writes of its own gone, whatever the server says of its history: all is held, once.

@@ -112,6 +112,36 @@ pub async fn only_a_run_that_can_be_worked_on_is_queued(store: &dyn FleetStore) 
     refused(enqueue(store, "run_1", plain()).await, "it is succeeded");
 }
 
+/// A schedule that is paused by now has nothing queued for an instant that had come; a person may submit its job all the same.
+pub async fn what_a_paused_schedule_has_due_is_not_queued(store: &dyn FleetStore) {
+    for id in ["run_1", "run_2"] {
+        let mut new = samples::new_run(id);
+        new.spec.job_key = None;
+        store.submit_run(new).await.unwrap();
+    }
+    let schedule = |is_paused| ScheduleRecord {
+        name: "nightly".to_owned(),
+        cron: "0 3 * * *".to_owned(),
+        time_zone: "UTC".to_owned(),
+        job: json!({"objective": "Report."}),
+        catch_up: CatchUp::Last,
+        is_paused,
+        next_at: at(100),
+    };
+    let due = |id: &str| FleetChange::EnqueueDue {
+        schedule: "nightly".to_owned(),
+        run: run_id(id),
+        options: plain(),
+        at: at(0),
+    };
+    store.fleet(FleetChange::PutSchedule(schedule(false))).await.unwrap();
+    store.fleet(due("run_1")).await.unwrap();
+    store.fleet(FleetChange::PutSchedule(schedule(true))).await.unwrap();
+    assert!(matches!(store.fleet(due("run_2")).await, Err(StoreError::Conflict { .. })));
+    assert_eq!(store.queued(&run_id("run_2")).await.unwrap(), None);
+    enqueue(store, "run_2", plain()).await.unwrap();
+}
+
 /// So many runs of a key are worked on at once, whoever has them; one that waits for a person has no seat.
 pub async fn a_key_has_so_many_seats(store: &dyn FleetStore) {
     let keyed = || QueueOptions { concurrency: Some(ConcurrencyKey { key: "tenant".to_owned(), limit: 2 }), ..plain() };

@@ -55,6 +55,12 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, mut change: FleetChange) -> Result<Fl
         }
         FleetChange::ForgetPlace { place, at } => done.freed = forget(rows, &place, at)?,
         FleetChange::Enqueue { run, options, at } => done.entries.push(enqueue(rows, &run, options, at)?),
+        FleetChange::EnqueueDue { schedule, run, options, at } => {
+            if rows.schedules()?.iter().any(|known| known.name == schedule && known.is_paused) {
+                return Err(conflict("schedules", &schedule, "it was paused meanwhile").into());
+            }
+            done.entries.push(enqueue(rows, &run, options, at)?);
+        }
         FleetChange::Claim { worker, holds, most, dead, avoids, at } => {
             done.freed = sweep(rows, &dead, at)?;
             wake(rows, at)?;
