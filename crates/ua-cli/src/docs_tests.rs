@@ -139,13 +139,14 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 29] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
     "cat",
     "cd",
     "claude",
+    "docker",
     "echo",
     "export",
     "install",

@@ -189,7 +189,11 @@ fn keep_one_of_each(reply: &mut ModelTurn) -> bool {
         Block::ToolUse(tool_use) if twice.contains(&tool_use.id) => {
             let is_news = said.insert((tool_use.id.clone(), tool_use.name.clone(), tool_use.input.to_string()));
             if !is_news {
-                tracing::debug!(id = tool_use.id, tool = tool_use.name, "a tool use is said twice in a reply; it is one");
+                tracing::debug!(
+                    id = tool_use.id,
+                    tool = tool_use.name,
+                    "a tool use is said twice in a reply; it is one"
+                );
             }
             is_news
         }

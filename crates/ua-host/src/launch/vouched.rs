@@ -317,7 +317,8 @@ mod tests {
 
     use ua_core::{Redactor, Timestamp};
     use ua_evidence::testing::Story;
-    use ua_store::CatchUp;
+    use ua_store::conformance::Scene;
+    use ua_store::{CatchUp, MemStore};
 
     use super::*;
     use crate::env::Process;
@@ -444,8 +445,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mine = host(dir.path(), Some("me"), &[]);
         let trusting = mine.clone().trusting_root();
-        let store = mine.home().open().unwrap();
+        let store = MemStore::new();
         let mut run = Story::new(r#"{"objective": "x"}"#).records.run;
+        let _kept = Scene::begin(&store, run.run_id.as_str()).await;
         let mut launch = Launch::for_inspection(dir.path().to_path_buf());
         launch.mcp_config = Some(dir.path().join("servers.json"));
         let (first, found) = (run.root_run_id.clone(), launch.to_stored());

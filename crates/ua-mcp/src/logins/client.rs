@@ -305,7 +305,7 @@ impl Client {
             ),
             ("unauthorized_client" | "unsupported_grant_type", _) => format!(
                 "its authorization server does not let this client in without a person ({told}); have the grant `client_credentials` allowed for it \
-                 there, or remove them here and log in with `ua login`"
+                 there, or remove them here and have a person log in"
             ),
             ("invalid_scope" | "access_denied", _) if !scopes.is_empty() => format!(
                 "its authorization server does not give it the scopes `{scopes}` ({told}); correct `scope`, or have them allowed for it there"

@@ -82,8 +82,8 @@ impl Runs {
         let run = self.store.run(&call.run_id).await.map_err(Error::store("read the run"))?;
         if run.entrypoint != Audience::LIBRARY {
             return Err(Error::Refused(format!(
-                "run {} was not begun by a program; `ua calls resolve {}` records what became of its calls",
-                run.run_id, call.call_id
+                "run {} was not begun by a program; `ua calls resolve` records what became of its calls",
+                run.run_id
             )));
         }
         // It would be stored, and sent to the model.

@@ -197,6 +197,7 @@ fn no_text_that_a_step_can_show_has_the_word_job() {
         ("ua-classify/src/classifier/opinion.rs", 3, "policies of a job file, of which a step has none"),
         ("ua-classify/src/classifier/version.rs", 2, "policies of a job file, of which a step has none"),
         ("ua-classify/src/explain.rs", 2, "what `ua tools explain` says"),
+        ("ua-classify/src/name/acts.rs", 4, "a word in names of tools"),
         ("ua-classify/src/name/vocabulary.rs", 2, "a word in names of tools"),
         ("ua-core/src/audience.rs", 1, "where it is chosen"),
         ("ua-core/src/harness.rs", 3, "iterations, of which a step has none"),
