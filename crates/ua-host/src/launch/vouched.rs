@@ -479,7 +479,6 @@ mod tests {
             assert_eq!(stored.get(SEAL).is_some(), has_seal, "{said_by:?}");
         }
         assert_eq!(Vouched::of(&trusting).word_on_schedule(&schedule()).await, SaidBy::BelievedNow);
-        home::close(store);
     }
 
     /// Whatever the row says: its servers ask, its policies come with the job, and nothing private is reached.

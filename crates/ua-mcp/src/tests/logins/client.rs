@@ -154,7 +154,7 @@ async fn each_reason_for_no_token_names_the_server_and_what_to_change() {
     for (error, scopes, advice) in [
         ("invalid_client", "", "correct `id` and `secret`"),
         ("unauthorized_client", "", "have the grant `client_credentials` allowed for it"),
-        ("unsupported_grant_type", "", "or remove them here and log in with `ua login`"),
+        ("unsupported_grant_type", "", "or remove them here and have a person log in"),
         ("invalid_scope", "mail:all", "the scopes `mail:all` (invalid_scope); correct `scope`"),
         ("invalid_target", "", "say with `resource` what the tool server is called there"),
         ("what_is_this", "", "its authorization server refuses (what_is_this)"),
