@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{
-    CallId, CallStatus, Message, Origin, Redactor, RunId, RunSpec, RunStatus, RunStop, StepId, Timestamp, Trace,
+    CallId, CallStatus, Message, Origin, PrintedCommand, Redactor, RunId, RunSpec, RunStatus, RunStop, StepId,
+    Timestamp, Trace,
 };
 use ua_ledger::{LateReplies as _, Outbox, settle_by_late_replies};
 use ua_mcp::LockDir;
@@ -519,9 +520,8 @@ fn went_back(error: &PastError) -> Broken {
             let sender = forgotten.first().map_or(run.as_str(), |first| first.run_id.as_str());
             let is_one = forgotten.iter().all(|known| known.run_id == sender);
             let accept = if is_one { sender } else { run.as_str() };
-            Broken::new(format!(
-                "{error}; nothing was sent: look what became of it (`ua db check`), then `ua db accept {accept}`"
-            ))
+            let accept = PrintedCommand::of("ua db accept").word(accept).in_code();
+            Broken::new(format!("{error}; nothing was sent: look what became of it (`ua db check`), then {accept}"))
         }
         PastError::Store(source) => Broken::of_store(format!("{error}: {source}")),
     }

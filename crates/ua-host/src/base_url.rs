@@ -16,7 +16,7 @@ pub fn check(variable: &str, address: &str, plain: &PlainHttpHosts) -> Result<()
     };
     let url = Url::parse(address.trim()).map_err(|e| {
         let bare = if is_bare_ipv6(address) {
-            ": an IPv6 address stands in brackets, as in http://[fd00::1]:8080"
+            ": an IPv6 address is written in brackets, as in http://[fd00::1]:8080"
         } else {
             ""
         };

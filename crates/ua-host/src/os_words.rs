@@ -21,7 +21,7 @@ const WORDS: [(&str, &str); 27] = [
     ("Connection timed out", "there was no answer in time"),
     ("Directory not empty", "the folder is not empty"),
     ("Disk quota exceeded", "your quota of that disk is used up"),
-    ("Exec format error", "it is no program for this machine"),
+    ("Exec format error", "it is not a program for this machine"),
     ("File exists", "it exists already"),
     ("File name too long", "the name is too long"),
     ("Input/output error", "the disk or the device failed"),

@@ -564,7 +564,7 @@ impl LlmError {
         let words = match self {
             Self::Unauthorized { message, .. } if is_of_a_key_behind(message) => {
                 format!(
-                    "check the key that the router in front has for the provider behind it, where the router is configured, then {resume}: it is not \
+                    "check the key that the router in front has for its provider, where the router is configured, then {resume}: it is not \
                      the key that is sent from here"
                 )
             }

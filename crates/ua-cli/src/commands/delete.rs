@@ -423,7 +423,7 @@ fn remove_workspace(home: &Home, run: &ua_core::RunId, folder: &Path) -> Result<
         return Err(if is_gone {
             format!("no longer exists, and no folder of the run is in {}", root.shown())
         } else if home.inside_root(folder).is_some() {
-            left(format!("it is no workspace: ua keeps it in {} for itself", root.shown()))
+            left(format!("it is not the folder of a run, but one that {} has for itself", root.shown()))
         } else {
             left(format!("it is not below {}", root.shown()))
         });

@@ -27,8 +27,11 @@ fn joined(base: &str, longer: impl FnOnce(&str) -> String) -> Result<Url, String
 }
 
 fn read(text: &str) -> Result<Url, String> {
-    let bare =
-        if is_bare_ipv6(text) { "; an IPv6 address stands in brackets there, as in http://[fd00::1]:8080" } else { "" };
+    let bare = if is_bare_ipv6(text) {
+        "; an IPv6 address is written in brackets there, as in http://[fd00::1]:8080"
+    } else {
+        ""
+    };
     let url = Url::parse(text).map_err(|error| format!("the base URL is not a URL: {error}{bare}"))?;
     match url.scheme() {
         "http" | "https" => Ok(url),

@@ -548,7 +548,7 @@ fn every_step_and_every_lane_of_the_night_is_described_and_run() {
 const OF_TESTS: [&str; 2] = ["docs/architecture.md", "docs/testing.md"];
 
 /// Variables that libraries read, and names that the examples of the guide choose.
-const NOT_OURS: [&str; 14] = [
+const NOT_OURS: [&str; 15] = [
     "OTEL_TRACES_SAMPLER", // these are the OpenTelemetry SDK's
     "OTEL_TRACES_SAMPLER_ARG",
     "OTEL_TRACES_EXPORTER",
@@ -559,6 +559,7 @@ const NOT_OURS: [&str; 14] = [
     "CRM_PASSWORD", // secrets
     "CRM_AUTHORIZATION",
     "CRM_TOKEN",
+    "CRM_CLIENT",
     "TRACKER_TOKEN",
     "OLLAMA_CONTEXT_LENGTH", // of another program
     "FORUM_TOKEN",
