@@ -1141,8 +1141,8 @@ ask '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"
 ask '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_email","arguments":{"to":["a@example.test"],"subject":"One","body":"x"}}}'
 eval "exec ${G[1]}>&-"
 wait "$G_PID"
-before=$(ls -A)
 "$1" gateway stop
+before=$(ls -A)
 root="$HOME/.local/state/ua/gateway"
 run=$("$1" runs list --root "$root" --json | sed -n 's/.*"run_id": *"\([^"]*\)".*/\1/p' | head -1)
 script -qec "$1 runs cancel $run --yes --root $root" /dev/null
