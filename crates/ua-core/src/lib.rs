@@ -111,7 +111,8 @@ pub use probe::{
     TemplateError, TimeForm, Values, Wanted, Window, items_at, key_id, lies_in, plain_text, template_uses, value_at,
 };
 pub use redact::{
-    Redactor, secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within, without_secrets,
+    Redactor, secrets_entrusted, secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within,
+    without_secrets,
 };
 pub use reply::{
     EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after, retry_after_millis,
