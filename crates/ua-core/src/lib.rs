@@ -124,7 +124,7 @@ pub use shared::Shared;
 pub use shown_path::{ShowPath, ShownPath};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
-    budget_flaws, guard_meant,
+    budget_flaws, guard_meant, job_key_apart,
 };
 pub use status::{
     CallEvent, CallStatus, CorrectedTo, FailureKind, IllegalTransition, Resolution, RunStatus, RunStop, StepStatus,

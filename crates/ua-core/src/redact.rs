@@ -26,6 +26,8 @@ pub use given::{
     secrets_entrusted, secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within, without_secrets,
 };
 
+pub(crate) use spellings::{composed, decomposed};
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -70,12 +70,12 @@ pub(super) fn is_quoting(byte: u8) -> bool {
 }
 
 /// With each letter apart from its marks (NFD), as the names of files on some systems have them.
-pub(super) fn decomposed(text: &str) -> String {
+pub(crate) fn decomposed(text: &str) -> String {
     DecomposingNormalizerBorrowed::new_nfd().normalize(text).into_owned()
 }
 
 /// With each letter and its marks as one character, where there is one (NFC).
-fn composed(text: &str) -> String {
+pub(crate) fn composed(text: &str) -> String {
     ComposingNormalizerBorrowed::new_nfc().normalize(text).into_owned()
 }
 
