@@ -14,7 +14,6 @@ use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
 use ua_core::{
     PrintedCommand, ToolName, ToolNamespace, nearest, secrets_entrusted, secrets_given, secrets_in_arguments,
-    secrets_within,
 };
 
 use crate::definitions::Locked;
@@ -93,8 +92,8 @@ impl Reach {
                 env.iter().flat_map(|(name, value)| given(name.clone(), value)).chain(arguments).collect()
             }
             Self::Http { url, headers, client } => {
-                let address =
-                    secrets_within(url).into_iter().map(|secret| (format!("the address of {server}"), secret));
+                // It stands beside no name.
+                let address = judge("", url).into_iter().map(|secret| (format!("the address of {server}"), secret));
                 let headers = headers.iter().flat_map(|(name, value)| {
                     given(name.clone(), value).into_iter().map(|(name, secret)| (format!("{name} of {server}"), secret))
                 });
@@ -653,6 +652,7 @@ mod tests {
             }
             for fields in [
                 serde_json::json!({"url": "https://a.example/mcp", "headers": {"X-Conn": written}}),
+                serde_json::json!({"url": format!("https://a.example/mcp?sig={key}")}),
                 serde_json::json!({"command": "s", "args": ["--conn", written, "--verbose"]}),
                 serde_json::json!({"command": "s", "args": [format!("--conn={written}")]}),
                 serde_json::json!({"command": "s", "args": ["-y", written]}),

@@ -85,14 +85,17 @@ pub(super) fn is_public(name: &str) -> bool {
 /// What of a value looks like a credential: the whole of it where it is one word, and each part of it that does.
 pub(super) fn credentials_in(value: &str) -> Vec<String> {
     let value = value.trim();
-    if is_said(value) {
+    // What an address has in its query is looked at, and an address in a connection string hides nothing behind it.
+    let is_address = value.contains("://");
+    if is_said(value) && !is_address {
         return Vec::new();
     }
     let between = |c: char| c.is_whitespace() || "=;,&?|\"'`(){}[]<>".contains(c);
     let mut found: Vec<String> =
         value.split(between).filter(|part| !is_said(part) && is_odd(part)).map(str::to_owned).collect();
-    // What is said of the whole is looked for first, since it is longer.
-    if is_signed(value) || (!found.is_empty() && !value.contains(char::is_whitespace)) {
+    // What is said of the whole is looked for first, since it is longer. The rest of an address may stand anywhere.
+    let is_one = is_signed(value) || (!found.is_empty() && !value.contains(char::is_whitespace));
+    if is_one && !is_address {
         found.insert(0, value.to_owned());
     }
     found
@@ -232,6 +235,9 @@ mod tests {
         }
         let wanted = ["s3cr027valueXyz"];
         assert_eq!(credentials_in("Conn s3cr027valueXyz"), wanted, "of several words that one");
+        for address in ["https://h.example/x?v=7&sig=s3cr027valueXyz", "Endpoint=sb://h.example/;Sig=s3cr027valueXyz"] {
+            assert_eq!(credentials_in(address), wanted, "{address}");
+        }
         assert_eq!(credentials_in("k=s3cr027valueXyz"), ["k=s3cr027valueXyz", "s3cr027valueXyz"]);
     }
 
@@ -264,6 +270,7 @@ mod tests {
             "/usr/local/bin:/usr/bin:/bin",
             "~/.ssh/id_ed25519",
             "https://api.example.org/v1/things",
+            "https://api.example.org/v1/things?page=7&lang=en_US&from=2026-11-30",
             "db1.eu2.internal.example.com:5432",
             "ip-10-0-3-77.eu-central-1.compute.internal",
             "192.168.100.200:8080",
