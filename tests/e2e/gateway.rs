@@ -1142,6 +1142,8 @@ ask '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_email"
 eval "exec ${G[1]}>&-"
 wait "$G_PID"
 "$1" gateway stop
+# It ends when its calls have.
+while ! "$1" gateway status | grep -q "no broker is running"; do sleep 0.1; done
 before=$(ls -A)
 root="$HOME/.local/state/ua/gateway"
 run=$("$1" runs list --root "$root" --json | sed -n 's/.*"run_id": *"\([^"]*\)".*/\1/p' | head -1)

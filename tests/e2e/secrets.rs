@@ -46,15 +46,18 @@ fn what_a_tool_answers_is_kept_without_secrets() {
 }
 
 #[test]
-fn secrets_of_a_tool_servers_configuration_count_by_the_names_of_their_variables() {
+fn secrets_of_a_tool_servers_configuration_count_by_the_names_of_their_variables_and_by_their_looks() {
     let env = env();
-    let file = env.write("work/leaked.txt", format!("token {CANARY}"));
+    let looks = "s3cr027valueXyz";
+    let file = env.write("work/leaked.txt", format!("token {CANARY} creds {looks} in eu-central-1"));
     let mut entry = env.forum_entry(&[]);
     entry["env"]["FORUM_TOKEN"] = json!(CANARY);
+    entry["env"]["CREDS"] = json!(looks);
+    entry["env"]["WHERE"] = json!("eu-central-1");
     env.mcp_config("work/.mcp.json", &json!({"forum": entry}));
     let turns = json!([
         {"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["cat", file]}}]},
-        {"text": "Read.", "expect": {"contains": ["token [secret FORUM_TOKEN]"]}},
+        {"text": "Read.", "expect": {"contains": ["token [secret FORUM_TOKEN] creds [secret CREDS] in eu-central-1"]}},
     ]);
     let job = env.job(&json!({"tools": {"run_command": true}}), &turns);
     env.run(&["job", &job, "--run-id", "r"]).code(0);

@@ -111,7 +111,8 @@ pub use probe::{
     TemplateError, TimeForm, Values, Wanted, Window, items_at, key_id, lies_in, plain_text, template_uses, value_at,
 };
 pub use redact::{
-    Redactor, secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within, without_secrets,
+    Redactor, secrets_entrusted, secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within,
+    without_secrets,
 };
 pub use reply::{
     EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after, retry_after_millis,
@@ -123,7 +124,7 @@ pub use shared::Shared;
 pub use shown_path::{ShowPath, ShownPath};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
-    budget_flaws, guard_meant,
+    budget_flaws, guard_meant, job_key_apart,
 };
 pub use status::{
     CallEvent, CallStatus, CorrectedTo, FailureKind, IllegalTransition, Resolution, RunStatus, RunStop, StepStatus,

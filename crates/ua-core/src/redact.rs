@@ -15,13 +15,18 @@ mod joins;
 mod layers;
 mod lines;
 mod literal;
+mod looks;
 mod readings;
 mod spellings;
 mod unfinished;
 mod values;
 mod view;
 
-pub use given::{secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within, without_secrets};
+pub use given::{
+    secrets_entrusted, secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within, without_secrets,
+};
+
+pub(crate) use spellings::{composed, decomposed};
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

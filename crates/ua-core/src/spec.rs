@@ -3,7 +3,7 @@
 mod check;
 mod shape;
 
-pub use check::budget_flaws;
+pub use check::{budget_flaws, job_key_apart};
 pub use shape::guard_meant;
 
 use std::collections::BTreeMap;
@@ -483,8 +483,10 @@ impl RunSpec {
         }
         let value = crate::canonical::parse_strict(text).map_err(|e| SpecError::Syntax(e.to_string()))?;
         shape::check(&value)?;
-        let spec: Self = serde_path_to_error::deserialize(value).map_err(|e| shape::misshapen(&e))?;
+        let mut spec: Self = serde_path_to_error::deserialize(value).map_err(|e| shape::misshapen(&e))?;
         spec.check()?;
+        // One key however its letters are put together.
+        spec.job_key = spec.job_key.as_deref().map(check::job_key_of);
         Ok(spec)
     }
 

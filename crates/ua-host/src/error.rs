@@ -53,6 +53,22 @@ struct Told {
     others: Vec<HostError>,
 }
 
+/// The sort of a failure in which the system's number stands. Where something is short, nothing was asked for wrongly and nothing of what was tried
+/// is to blame; of what was tried that holds for files of this process alone, since the words of a tool may have any other number in them.
+fn kind_of_shortage(kind: Kind, number: i32) -> Kind {
+    match kind {
+        Kind::Usage if os_words::is_shortage(number) => Kind::Storage,
+        Kind::Failed if os_words::is_of_open_files(number) => Kind::Storage,
+        Kind::Usage
+        | Kind::Failed
+        | Kind::Provider
+        | Kind::Storage
+        | Kind::Waiting
+        | Kind::Left
+        | Kind::Interrupted => kind,
+    }
+}
+
 impl std::fmt::Display for HostError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
@@ -65,8 +81,9 @@ impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into();
+        let number = os_words::number_in(&message);
         let error = Self {
-            kind,
+            kind: number.map_or(kind, |number| kind_of_shortage(kind, number)),
             message: os_words::in_plain_words(&message).into_owned(),
             told: Box::default(),
             detail: None,
@@ -75,7 +92,7 @@ impl HostError {
             is_of_lost_writes: false,
         };
         // Whoever looks it up has the number.
-        match os_words::number_in(&message) {
+        match number {
             Some(number) => error.field("os_error", number),
             None => error,
         }
@@ -518,6 +535,22 @@ mod tests {
     }
 
     /// Whatever fails once a run is stored: nobody is told to start the job again.
+    /// Whatever was to be done: that no more files can be opened is no mistake of whoever asked, and no failure of what was tried.
+    #[test]
+    fn what_is_short_is_a_matter_of_storage_wherever_it_is_met() {
+        use rustix::io::Errno;
+        let of = |kind: Kind, errno: Errno| {
+            HostError::new(kind, format!("cannot read job.json: {}", std::io::Error::from(errno))).kind()
+        };
+        for kind in [Kind::Usage, Kind::Failed, Kind::Storage] {
+            assert_eq!((of(kind, Errno::MFILE), of(kind, Errno::NFILE)), (Kind::Storage, Kind::Storage), "{kind:?}");
+            assert_eq!((of(kind, Errno::NOENT), of(kind, Errno::ACCESS)), (kind, kind), "{kind:?}");
+        }
+        assert_eq!((of(Kind::Usage, Errno::NOSPC), of(Kind::Failed, Errno::NOSPC)), (Kind::Storage, Kind::Failed));
+        assert_eq!(of(Kind::Waiting, Errno::MFILE), Kind::Waiting);
+        assert_eq!(HostError::usage("a file says (os error x)").kind(), Kind::Usage);
+    }
+
     #[test]
     fn what_fails_when_a_run_is_stored_is_gone_on_with_by_its_name() {
         let run = RunId::parse("run_1").unwrap();

@@ -33,8 +33,8 @@ pub use cron::Cron;
 pub use queues::{of_move as queue_of_move, of_schedule as queue_of_schedule, of_worker as queues_of_worker};
 pub use room::wanting as disk_is_full;
 pub use schedule::{
-    Begins, CHANGED, SEAL, ScheduleChanged, ScheduledJob, begins, changed_by_user, cron_of, said_by_user, submit_for,
-    why_not,
+    Begins, CHANGED, SEAL, ScheduleChanged, ScheduledJob, ahead_in_words, begins, changed_by_user, cron_of,
+    said_by_user, submit_for, why_not,
 };
 pub use seats::Seats;
 pub use submit::{Submission, Submitted, enqueue, names_without_secrets, submit, withdraw_ended};

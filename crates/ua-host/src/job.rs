@@ -588,7 +588,14 @@ async fn refuse_deleted(store: &Database, run: &RunId) -> Result<(), HostError> 
 /// The run that answers for a job key.
 pub(crate) async fn holder(store: &Database, key: Option<&str>) -> Result<Option<RunRecord>, HostError> {
     let Some(key) = key else { return Ok(None) };
-    store.run_by_job_key(key).await.map_err(|e| HostError::store("look for the job key", &e))
+    // Letters and their marks are one character in a key; a run of an older version may have it as the file had it.
+    for key in std::iter::once(key.to_owned()).chain(ua_core::job_key_apart(key)) {
+        let found = store.run_by_job_key(&key).await;
+        if let Some(run) = found.map_err(|e| HostError::store("look for the job key", &e))? {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses to resume a run by the job of another one.
@@ -624,9 +631,11 @@ fn refuse_key_of_another(request: &JobRequest, holder: &RunRecord, spec: &RunSpe
         return Ok(());
     }
     let (id, key) = (&holder.run_id, holder.job_key.as_deref().unwrap_or_default());
+    // One key may be stored in two forms.
+    let of_holder = RunSpec { job_key: spec.job_key.clone(), ..RunSpec::clone(&holder.spec) };
     let how = match input_files::differing(&holder.spec, spec).filter(|files| !files.is_empty()) {
         Some(files) => format!("started with other files: {}", line(&files.join(", "), 400)),
-        None if *holder.spec != *spec => "made of another job".to_owned(),
+        None if of_holder != *spec => "made of another job".to_owned(),
         None => return Ok(()),
     };
     Err(HostError::usage(format!("the job key {key:?} is that of run {id}, which was {how}"))

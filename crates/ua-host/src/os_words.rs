@@ -5,12 +5,15 @@
 //! number beside them ([`HostError::detail`](crate::HostError::detail)), and diagnostics that somebody asked for (`UA_LOG`) have both.
 
 use std::borrow::Cow;
+use std::io;
+
+use rustix::io::Errno;
 
 /// What stands between the words and the number.
 const BEGIN: &str = " (os error ";
 
 /// What a system says, and what a person reads. By the words: the numbers of systems differ.
-const WORDS: [(&str, &str); 27] = [
+const WORDS: [(&str, &str); 28] = [
     ("Address already in use", "another program uses that address"),
     ("Argument list too long", "the arguments are too long for a program"),
     ("Broken pipe", "the other side has ended"),
@@ -37,6 +40,7 @@ const WORDS: [(&str, &str); 27] = [
     ("Permission denied", "permission denied"),
     ("Read-only file system", "its file system is mounted read-only"),
     ("Too many levels of symbolic links", "it is a link, or links lead in a circle"),
+    ("Too many open files in system", "too many files are open on this machine"),
     ("Too many open files", "too many files are open (`ulimit -n`)"),
 ];
 
@@ -77,6 +81,29 @@ fn without_numbers(text: &str) -> Cow<'_, str> {
     Cow::Owned(out + rest)
 }
 
+/// What the machine or this process has too little of at the moment, whatever was to be done: nobody used anything wrongly, and later it may work.
+const SHORTAGES: [Errno; 6] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::IO];
+
+/// Whether a system's number says that something is short, and not that a name, a right or a place is wrong.
+pub(crate) fn is_shortage(number: i32) -> bool {
+    SHORTAGES.iter().any(|short| short.raw_os_error() == number)
+}
+
+/// Whether it says that no more files can be opened, by this process or on this machine.
+pub(crate) fn is_of_open_files(number: i32) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|short| short.raw_os_error() == number)
+}
+
+/// The same as [`is_shortage`] of an error that may have been given other words.
+pub(crate) fn is_of_shortage(error: &io::Error) -> bool {
+    number_of(error).is_some_and(is_shortage)
+}
+
+/// The system's number of an error that may have been given other words.
+pub(crate) fn number_of(error: &io::Error) -> Option<i32> {
+    error.raw_os_error().or_else(|| number_in(&error.to_string()))
+}
+
 /// The first number of a system's error in a text.
 pub(crate) fn number_in(text: &str) -> Option<i32> {
     first_number(text).map(|(_, number, _)| number)
@@ -93,8 +120,6 @@ fn first_number(text: &str) -> Option<(&str, i32, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
@@ -124,7 +149,6 @@ mod tests {
     /// As this machine says them: what it says otherwise would reach people as it is.
     #[test]
     fn the_words_are_those_of_the_system() {
-        use rustix::io::Errno;
         let all = [
             Errno::ACCESS,
             Errno::NOENT,
@@ -133,6 +157,7 @@ mod tests {
             Errno::ROFS,
             Errno::NOTDIR,
             Errno::MFILE,
+            Errno::NFILE,
             Errno::LOOP,
         ];
         for errno in all {
@@ -140,5 +165,18 @@ mod tests {
             let words = said.split(" (os").next().unwrap();
             assert!(WORDS.iter().any(|(known, _)| *known == words), "{said}");
         }
+    }
+
+    #[test]
+    fn what_is_short_is_told_from_what_is_wrong() {
+        let of = |errno: Errno| io::Error::from(errno);
+        let named = |errno: Errno| io::Error::other(format!("/runs: {}", of(errno)));
+        for short in SHORTAGES {
+            assert!(is_of_shortage(&of(short)) && is_of_shortage(&named(short)), "{short:?}");
+        }
+        for wrong in [Errno::ACCESS, Errno::NOENT, Errno::NOTDIR, Errno::ROFS, Errno::LOOP, Errno::EXIST] {
+            assert!(!is_of_shortage(&of(wrong)) && !is_of_shortage(&named(wrong)), "{wrong:?}");
+        }
+        assert!(!is_of_shortage(&io::ErrorKind::NotFound.into()));
     }
 }

@@ -21,6 +21,7 @@ use ua_core::{ShowPath as _, Timestamp};
 use ua_files::{Folder, Kind};
 
 use crate::home::DATABASE;
+use crate::os_words::is_of_shortage;
 use crate::settings::Settings;
 use crate::trust::runs::TrustedRuns;
 
@@ -187,6 +188,21 @@ impl Roots {
         Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
     }
 
+    /// What is short at the moment, such as files that may be open, so that a root that may be this user's own is not known. It looks as
+    /// [`Self::judge`] does.
+    pub(crate) fn short_of(&self, root: &Path) -> Option<io::Error> {
+        let look = || -> io::Result<()> {
+            let folder = Folder::open_itself(root)?;
+            let number = folder.read(MARKER, DIGITS as u64 + 1)?;
+            let Some(state) = self.state.as_deref() else { return Ok(()) };
+            let roots = Folder::open(state)?.folder(ROOTS)?;
+            let number = String::from_utf8_lossy(&number).trim_end().to_owned();
+            roots.read(number, MAX_PATH_BYTES)?;
+            folder.path().canonicalize().map(drop)
+        };
+        look().err().filter(is_of_shortage)
+    }
+
     /// Why a folder that is not known as this user's own is not.
     pub(crate) fn why_unknown(&self, root: &Path) -> Unknown {
         let Some(state) = &self.state else { return Unknown::NoHome };
@@ -219,11 +235,13 @@ impl Roots {
             return self.mark(&Folder::open_itself(root)?, &root.canonicalize()?, &number);
         }
         let new = parent.join(format!(".{}.{number}", name.to_string_lossy()));
-        let made = self.mark(&Folder::make_itself(&new)?, &parent.canonicalize()?.join(name), &number);
+        let made = || self.mark(&Folder::make_itself(&new)?, &parent.canonicalize()?.join(name), &number);
         // Over an empty folder it works as well; one that somebody filled stays.
-        let placed = made.and_then(|()| fs::rename(&new, root));
-        if placed.is_err() {
-            fs::remove_dir_all(&new).ok();
+        let placed = made().and_then(|()| fs::rename(&new, root));
+        if placed.is_err() && fs::remove_dir_all(&new).is_err() {
+            // What is in a folder cannot be listed where no more files can be opened. Only the mark is in this one, if anything.
+            fs::remove_file(new.join(MARKER)).ok();
+            fs::remove_dir(&new).ok();
         }
         match placed {
             Err(_) if self.judge(root) == Belief::Own => Ok(()),
@@ -355,6 +373,20 @@ mod tests {
         // What is mounted is told from what is not.
         assert!(is_mount_point(Path::new("/proc")) && !is_replaceable(Path::new("/proc"), Path::new("/")));
         assert!(!is_mount_point(&root) && is_replaceable(&root, &parent));
+    }
+
+    /// Whatever is short while it is made: where it cannot be marked, it is not there, and neither is what it was made of.
+    #[test]
+    fn a_root_that_cannot_be_marked_is_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (work, file) = (dir.path().join("work"), dir.path().join("file"));
+        fs::write(&file, "").unwrap();
+        assert!(Roots::new(Some(file.join("state"))).make(&work.join("runs")).is_err());
+        assert_eq!(fs::read_dir(&work).unwrap().count(), 0);
+        // Nothing is short here, so nothing but its maker is said of a root that is not known.
+        let roots = Roots::new(Some(dir.path().join("state")));
+        roots.make(&work.join("runs")).unwrap();
+        assert!(roots.short_of(&work.join("runs")).is_none() && roots.short_of(dir.path()).is_none());
     }
 
     #[test]

@@ -147,7 +147,7 @@ pub fn redactor(host: &Host, servers: &[ServerSpec]) -> Result<Redactor, HostErr
 fn learn_of(host: &Host, servers: &[ServerSpec]) -> Result<(), HostError> {
     credentials::learn_own(host.settings(), host.redactor());
     host.secrets()?;
-    host.redactor().learn(servers.iter().flat_map(|server| server.reach.secrets(&server.name)));
+    host.redactor().learn(servers.iter().flat_map(ServerSpec::secrets));
     Ok(())
 }
 

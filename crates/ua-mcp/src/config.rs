@@ -12,7 +12,9 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
-use ua_core::{PrintedCommand, ToolName, ToolNamespace, nearest, secrets_given, secrets_in_arguments, secrets_within};
+use ua_core::{
+    PrintedCommand, ToolName, ToolNamespace, nearest, secrets_entrusted, secrets_given, secrets_in_arguments,
+};
 
 use crate::definitions::Locked;
 use crate::destination::{Decides, SAY_NO_PLACE};
@@ -63,21 +65,35 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// What of it may stand nowhere else, each with a name for it: by names of variables, headers and options, and in addresses. `server` is what
-    /// it reaches.
+    /// What of it may stand nowhere else, each with a name for it: by names of variables, headers and options, in addresses, and whatever looks like a
+    /// credential under any name. `server` is what it reaches.
     pub fn secrets(&self, server: &str) -> Vec<(String, String)> {
+        self.secrets_by(server, secrets_entrusted)
+    }
+
+    /// The same, where `judge` says what of a value beside a name is one.
+    fn secrets_by(&self, server: &str, judge: fn(&str, &str) -> Vec<String>) -> Vec<(String, String)> {
         let given = |name: String, value: &str| {
-            secrets_given(&name, value).into_iter().map(move |secret| (name.clone(), secret)).collect::<Vec<_>>()
+            judge(&name, value).into_iter().map(move |secret| (name.clone(), secret)).collect::<Vec<_>>()
         };
         match self {
             Self::Stdio { args, env, .. } => {
-                let arguments = secrets_in_arguments(args.iter().map(String::as_str)).into_iter();
-                let arguments = arguments.map(|secret| (format!("an argument of {server}"), secret));
+                let named = secrets_in_arguments(args.iter().map(String::as_str)).into_iter();
+                // What it looks like itself: an option says with `=` what its value is, or stands in front of it.
+                let before = std::iter::once("").chain(args.iter().map(String::as_str));
+                let looks = args.iter().zip(before).flat_map(|(argument, before)| {
+                    let option = if before.starts_with('-') { before } else { "" };
+                    let (name, value) = argument.split_once('=').unwrap_or((option, argument.as_str()));
+                    // An option is no value, and a text for a shell has words of all kinds: what stands behind names in it is known by these.
+                    let is_one = !value.starts_with('-') && !value.contains(char::is_whitespace);
+                    if is_one { judge(name, value) } else { Vec::new() }
+                });
+                let arguments = named.chain(looks).map(|secret| (format!("an argument of {server}"), secret));
                 env.iter().flat_map(|(name, value)| given(name.clone(), value)).chain(arguments).collect()
             }
             Self::Http { url, headers, client } => {
-                let address =
-                    secrets_within(url).into_iter().map(|secret| (format!("the address of {server}"), secret));
+                // It stands beside no name.
+                let address = judge("", url).into_iter().map(|secret| (format!("the address of {server}"), secret));
                 let headers = headers.iter().flat_map(|(name, value)| {
                     given(name.clone(), value).into_iter().map(|(name, secret)| (format!("{name} of {server}"), secret))
                 });
@@ -152,6 +168,15 @@ impl ServerSpec {
         let name = name.into();
         let namespace = namespace_of(&name, &reach);
         Self::new(name, namespace, reach)
+    }
+
+    /// What it is given that may stand nowhere else, each with a name for it. Of our own tool server the names of its settings say it: what looks like
+    /// a credential there is a run, a folder or a trace.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        match self.decides {
+            Decides::Entry(_) => self.reach.secrets(&self.name),
+            Decides::Tools(_) => self.reach.secrets_by(&self.name, secrets_given),
+        }
     }
 
     /// The command by which a person logs in there.
@@ -582,6 +607,86 @@ mod tests {
             ..McpConfig::default()
         };
         assert_eq!(config, expected);
+    }
+
+    /// By reference or as it stands there, under any name; and what a page may well have in it is left.
+    #[test]
+    fn whatever_a_server_is_given_that_looks_like_a_credential_is_a_secret() {
+        let key = "s3cr027valueXyz";
+        let names = [
+            "CREDS",
+            "CONNECTION_STRING",
+            "CONN_STR",
+            "PRIVATE",
+            "SESSION",
+            "PWD_X",
+            "TOK",
+            "ACCESS",
+            "SIGNATURE",
+            "LICENSE",
+            "APP_CODE",
+            "SEED",
+            "SENTRY_DSN",
+            "TOKEN",
+        ];
+        let plain = [
+            ("MODE", "production"),
+            ("WHERE", "eu-central-1"),
+            ("WHO", "ada@example.org"),
+            ("WHAT", "acme-website-2026"),
+            ("HOME", "/home/ada"),
+            ("BASE", "https://api.example.org/v1"),
+            ("TENANT_ID", key),
+        ];
+        let known = |text: &str| {
+            let config = McpConfig::parse(text, "test.json").unwrap();
+            let config = config.expand(|name| (name == "X").then(|| key.to_owned())).unwrap();
+            let of_all =
+                config.servers.into_iter().flat_map(|(name, reach)| ServerSpec::configured(name, reach).secrets());
+            of_all.map(|(_, secret)| secret).collect::<BTreeSet<_>>()
+        };
+        for written in ["${X}", key] {
+            for name in names {
+                let text = entry(&serde_json::json!({"command": "s", "env": {name: written}}).to_string());
+                assert_eq!(known(&text), [key.to_owned()].into(), "{name}");
+            }
+            for fields in [
+                serde_json::json!({"url": "https://a.example/mcp", "headers": {"X-Conn": written}}),
+                serde_json::json!({"url": format!("https://a.example/mcp?sig={key}")}),
+                serde_json::json!({"command": "s", "args": ["--conn", written, "--verbose"]}),
+                serde_json::json!({"command": "s", "args": [format!("--conn={written}")]}),
+                serde_json::json!({"command": "s", "args": ["-y", written]}),
+                serde_json::json!({"command": "s", "args": ["--token", "--verbose", written]}),
+            ] {
+                assert!(known(&entry(&fields.to_string())).contains(key), "{fields}");
+            }
+        }
+        for (name, value) in plain {
+            let env = serde_json::json!({"command": "s", "args": [value, "--what", value], "env": {name: value}});
+            let headers = serde_json::json!({"url": "https://a.example/mcp", "headers": {name: value}});
+            let whole = if value == key { vec![headers] } else { vec![env, headers] };
+            for fields in whole {
+                assert_eq!(known(&entry(&fields.to_string())), BTreeSet::new(), "{fields}");
+            }
+        }
+    }
+
+    /// What our own tool server is told has runs and traces in it.
+    #[test]
+    fn what_looks_like_a_credential_is_none_where_the_names_of_settings_say_it() {
+        let env = BTreeMap::from([
+            ("PLACE".to_owned(), "s3cr027valueXyz".to_owned()),
+            ("A_KEY".to_owned(), "canary-1".to_owned()),
+        ]);
+        let reach = Reach::Stdio {
+            command: "ua".into(),
+            args: vec!["01a22ea8dfe5720a92c0e33b76b2ec45".into()],
+            env,
+            cwd: None,
+        };
+        let decides = Decides::Tools(BTreeMap::new());
+        let own = ServerSpec { decides, ..ServerSpec::new("ua", ToolNamespace::Local, reach) };
+        assert_eq!(own.secrets(), [("A_KEY".to_owned(), "canary-1".to_owned())]);
     }
 
     #[test]

@@ -241,7 +241,7 @@ impl Servers {
 
 /// Keys that servers are given.
 pub(crate) fn secrets(servers: &[ServerSpec]) -> Vec<(String, String)> {
-    servers.iter().flat_map(|server| server.reach.secrets(&server.name)).collect()
+    servers.iter().flat_map(ServerSpec::secrets).collect()
 }
 
 /// What servers see of this process's environment.

@@ -450,6 +450,11 @@ impl Fleet {
             .then(|| format!("{} {waits} in the queue: {}", ua_core::counted(queued, "run"), self.nobody_works()))
     }
 
+    /// That schedules are stored for later than the clock says, if there are such.
+    pub(super) fn ahead(&self) -> Option<String> {
+        fleet::ahead_in_words(&self.state.schedules, self.at)
+    }
+
     /// The schedules that are late: those that a worker would have submitted by now, and those that are due and could not be submitted from here,
     /// each with the reason. What the workers ran into is known to them alone; what can be known of it here is said.
     pub(super) async fn late(&self, host: &Host) -> Vec<Late> {
@@ -523,14 +528,14 @@ fn paused_worker(worker: &WorkerRecord) -> String {
 }
 
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
-    let (stored, late, alone, now, (mut last, are_all)) = if host.home().is_unused() {
-        (Vec::new(), Vec::new(), None, host.env().now(), (BTreeMap::new(), true))
+    let (stored, late, alone, ahead, now, (mut last, are_all)) = if host.home().is_unused() {
+        (Vec::new(), Vec::new(), None, None, host.env().now(), (BTreeMap::new(), true))
     } else {
         let store = host.home().open_read_only()?;
         let fleet = Fleet::of(host, &store).await?;
         let late = fleet.late(host).await;
-        let alone = fleet.left_alone(&late, true);
-        (fleet.state.schedules, late, alone, fleet.at, last_runs(host, &store).await?)
+        let (alone, ahead) = (fleet.left_alone(&late, true), fleet.ahead());
+        (fleet.state.schedules, late, alone, ahead, fleet.at, last_runs(host, &store).await?)
     };
     let mut late: BTreeMap<String, Late> = late.into_iter().map(|late| (late.name.clone(), late)).collect();
     let next: Vec<ua_core::Timestamp> = stored.iter().map(|schedule| schedule.next_at).collect();
@@ -572,8 +577,8 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
     if !paused.is_empty() {
         print(format!("\n{}", paused.join("")))?;
     }
-    if let Some(alone) = alone {
-        print(format!("\n{alone}\n"))?;
+    for said in alone.into_iter().chain(ahead) {
+        print(format!("\n{said}\n"))?;
     }
     if !ends.is_empty() {
         print(format!("\n{}", ends.join("")))?;

@@ -246,7 +246,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
         .into_iter()
         .filter(|why| ![&queued, &late].into_iter().flatten().any(|said| said.contains(why)))
         .collect();
-    Ok((shown, is_full.into_iter().chain(paused).chain(queued).chain(late).collect()))
+    Ok((shown, is_full.into_iter().chain(paused).chain(queued).chain(late).chain(fleet.ahead()).collect()))
 }
 
 /// What a run used, over all processes.

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use percent_encoding::percent_decode_str;
 
+use super::looks;
+
 /// Words within a name that say that its value is a secret.
 const WITHIN: [&str; 10] =
     ["key", "token", "secret", "password", "passwd", "passphrase", "credential", "authorization", "cookie", "webhook"];
@@ -17,7 +19,7 @@ const PUBLIC: &str = "access_key_id";
 /// A user without a password in an address, and the last part of a webhook's path, are secrets from this length on: shorter ones are names.
 const LONG: usize = 16;
 /// From this length on, a secret is not shown in other places of the text that it was found in either.
-const TELLING: usize = 8;
+pub(super) const TELLING: usize = 8;
 
 /// Whether the value of a variable, an option, a header or a field of a query is a secret, by its name.
 fn says_so(name: &str) -> bool {
@@ -72,6 +74,23 @@ pub fn secrets_given(name: &str, value: &str) -> Vec<String> {
         found.extend(value.split(';').filter_map(behind).filter(|value| value.trim_end_matches('=').len() >= TELLING));
     }
     found.extend(secrets_within(value));
+    without_repeats(found)
+}
+
+/// The same of a value that somebody wrote for a tool server: those that its name tells, and those that it looks like itself, whatever its name is. A
+/// name that tells who, where or which holds none by its looks (`HOME`, `AWS_REGION`, `TENANT_ID`, `Accept`).
+///
+/// ```
+/// let secrets = |name: &str, value: &str| ua_core::secrets_entrusted(name, value);
+/// assert_eq!(secrets("CREDS", "s3cr027valueXyz"), ["s3cr027valueXyz"]);
+/// assert_eq!(secrets("MODE", "production").len(), 0);
+/// assert_eq!(secrets("REGION", "eu-central-1").len(), 0);
+/// ```
+pub fn secrets_entrusted(name: &str, value: &str) -> Vec<String> {
+    let mut found = secrets_given(name, value);
+    if !looks::is_public(name) && !is_path(value) {
+        found.extend(looks::credentials_in(value));
+    }
     without_repeats(found)
 }
 

@@ -1,5 +1,5 @@
 //! How a secret may be spelled before anything dresses it: in another order of the same bits, in another character set, as a form of a web page
-//! sends it, in the quotation marks of a shell, of SQL or of CSV.
+//! sends it, in the quotation marks of a shell, of SQL or of CSV, in large letters or in small ones alone.
 //!
 //! Each of these is a text that the secret is looked for as, so it costs a text nothing but the look.
 
@@ -24,6 +24,11 @@ pub(super) fn forms(value: &str) -> Vec<(Vec<u8>, Look)> {
         if let Some(bytes) = latin_1(spelled) {
             add_bytes(&bytes, &mut all);
         }
+    }
+    // As whatever shows names in one case has it (a heading, a table of a database): wholly large or small. Any mixture of both is too many.
+    for folded in [value.to_uppercase(), value.to_lowercase()] {
+        let tight = tight_of(&folded).into_iter().filter(|bytes| bytes.len() >= MIN_BYTES);
+        all.extend(tight.map(|bytes| (bytes, Look::View)));
     }
     // The blanks of a form of a web page; its own plus signs are escapes there.
     if value.contains(' ') {
@@ -65,12 +70,12 @@ pub(super) fn is_quoting(byte: u8) -> bool {
 }
 
 /// With each letter apart from its marks (NFD), as the names of files on some systems have them.
-pub(super) fn decomposed(text: &str) -> String {
+pub(crate) fn decomposed(text: &str) -> String {
     DecomposingNormalizerBorrowed::new_nfd().normalize(text).into_owned()
 }
 
 /// With each letter and its marks as one character, where there is one (NFC).
-fn composed(text: &str) -> String {
+pub(crate) fn composed(text: &str) -> String {
     ComposingNormalizerBorrowed::new_nfc().normalize(text).into_owned()
 }
 
@@ -116,6 +121,21 @@ mod tests {
         }
         assert_eq!(latin_1("gr\u{fc}n"), Some(b"gr\xfcn".to_vec()));
         assert_eq!((latin_1("plain"), latin_1("\u{4e2d}")), (None, None));
+    }
+
+    #[test]
+    fn a_secret_is_known_in_large_and_in_small_letters() {
+        let redactor = crate::Redactor::new([("K".to_owned(), "Zq7-Canary-\u{e9}".to_owned())]);
+        for said in [
+            "Zq7-Canary-\u{e9}",
+            "ZQ7-CANARY-\u{c9}",
+            "zq7-canary-\u{e9}",
+            "ZQ7-CANARY-\\u00c9",
+            "ZQ7-CAN\n ARY-%C3%89",
+        ] {
+            assert_eq!(redactor.text(&format!("({said})")), "([secret K])", "{said}");
+        }
+        assert_eq!(redactor.text("zQ7-cANARY"), "zQ7-cANARY", "a part of it, and a mixture");
     }
 
     #[test]

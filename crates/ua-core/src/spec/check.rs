@@ -2,18 +2,39 @@
 
 use super::{Budgets, ModelChoice, RunSpec, SpecError, StopCondition};
 use crate::mail::MailAddress;
+use crate::redact::{composed, decomposed};
 use crate::subagents::Subagents;
+use crate::unseen::{is_hidden, is_unseen};
 
-/// Whether this can be the key of a job, whoever gives it.
+/// Whether this can be the key of a job, whoever gives it. Two keys that look alike are one: a job would be done again without a word.
 fn check_job_key(key: &str) -> Result<(), SpecError> {
+    let seen: String = key.chars().filter(|c| !is_unseen(*c) && !is_hidden(*c) && !c.is_control()).collect();
+    let nearest = seen.trim();
+    let with = |why: &str| if nearest.is_empty() { why.to_owned() } else { format!("{why}: write {nearest:?}") };
     let why = if key.trim().is_empty() {
-        "is empty"
+        "is empty".to_owned()
     } else if key.contains(char::is_control) {
-        "has a control character, which nobody can type"
+        with("has a control character, which nobody can type")
+    } else if nearest.is_empty() {
+        "has nothing that anybody sees".to_owned()
+    } else if seen != key {
+        with("has an invisible character, so it looks like another key")
+    } else if nearest != key {
+        with("begins or ends with white space, so it looks like another key")
     } else {
         return Ok(());
     };
-    Err(SpecError::Invalid { field: "job_key".to_owned(), why: why.to_owned() })
+    Err(SpecError::Invalid { field: "job_key".to_owned(), why })
+}
+
+/// A key as it is stored and compared: letters and their marks as one character (NFC), however the file or the command line has them.
+pub(super) fn job_key_of(key: &str) -> String {
+    composed(key)
+}
+
+/// The other form of a key, in which a run may have it that was stored as it was written: letters and their marks as two characters (NFD).
+pub fn job_key_apart(key: &str) -> Option<String> {
+    Some(decomposed(key)).filter(|apart| apart != key)
 }
 
 /// What is wrong with a job.
@@ -122,7 +143,7 @@ impl RunSpec {
     /// [`SpecError::Invalid`] when it is no key. An empty one would be the key of every job that is given it by mistake.
     pub fn under_key(self, key: &str) -> Result<Self, SpecError> {
         check_job_key(key)?;
-        Ok(Self { job_key: Some(key.to_owned()), ..self })
+        Ok(Self { job_key: Some(job_key_of(key)), ..self })
     }
 
     fn check_budgets(&self, flaws: &mut Flaws) {
@@ -305,7 +326,26 @@ mod tests {
                 r#"{"budgets": {"max_wallclock_minutes": 0}}"#,
                 "`budgets.max_wallclock_minutes` is 0: the run could do nothing",
             ),
-            (r#"{"job_key": "a\u0000"}"#, "`job_key` has a control character, which nobody can type"),
+            (r#"{"job_key": "a\u0000"}"#, "`job_key` has a control character, which nobody can type: write \"a\""),
+            (r#"{"job_key": "\u0000"}"#, "`job_key` has a control character, which nobody can type"),
+            (r#"{"job_key": "a\n"}"#, "`job_key` has a control character, which nobody can type: write \"a\""),
+            (
+                r#"{"job_key": "a b "}"#,
+                "`job_key` begins or ends with white space, so it looks like another key: write \"a b\"",
+            ),
+            (
+                r#"{"job_key": "\u00a0a"}"#,
+                "`job_key` begins or ends with white space, so it looks like another key: write \"a\"",
+            ),
+            (
+                r#"{"job_key": "a\u200b"}"#,
+                "`job_key` has an invisible character, so it looks like another key: write \"a\"",
+            ),
+            (
+                r#"{"job_key": " a\u00adb\u200b "}"#,
+                "`job_key` has an invisible character, so it looks like another key: write \"ab\"",
+            ),
+            (r#"{"job_key": "\u200b"}"#, "`job_key` has nothing that anybody sees"),
             (r#"{"job_key": " "}"#, "`job_key` is empty"),
             (
                 r#"{"constraints": {"allowed_domains": ["example.com", "http://x y"]}}"#,
@@ -325,6 +365,20 @@ mod tests {
         ] {
             assert_eq!(error_of(job), "none", "{job}");
         }
+    }
+
+    #[test]
+    fn a_key_is_one_however_its_letters_are_put_together() {
+        let key = |key: &str| {
+            let text = serde_json::json!({"objective": "o", "job_key": key}).to_string();
+            RunSpec::parse(&text).unwrap().job_key.unwrap()
+        };
+        assert_eq!(key("rechnung-e\u{301}"), "rechnung-\u{e9}");
+        assert_eq!(key("rechnung-\u{e9}"), "rechnung-\u{e9}");
+        let spec = RunSpec::parse(r#"{"objective": "o"}"#).unwrap();
+        assert_eq!(spec.under_key("e\u{301}").unwrap().job_key.as_deref(), Some("\u{e9}"));
+        assert_eq!(job_key_apart("rechnung-\u{e9}").as_deref(), Some("rechnung-e\u{301}"));
+        assert_eq!(job_key_apart("report-2026-11"), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use ua_store::{FleetChange, FleetStore as _, ScheduleRecord, StoreError, WorkerR
 
 use super::cron::Cron;
 use super::health::Health;
-use super::schedule::{ScheduledJob, due, submit_due};
+use super::schedule::{ScheduledJob, due, gone_back, submit_due};
 use super::told::{Did, Told, WorkerEvent};
 use super::worker::{Nobody, POLL, RENEWAL};
 use crate::Database;
@@ -74,6 +74,8 @@ pub(super) struct Timetable {
     told: Told,
     health: Health,
     seen: BTreeMap<String, Seen>,
+    /// Since when each is stored for later than the clock says, by the time that passes.
+    ahead: BTreeMap<String, Duration>,
     /// When each failed that could not be submitted, by the time that passes, and what was said of it.
     failed: BTreeMap<String, (Duration, String)>,
 }
@@ -95,6 +97,7 @@ impl Timetable {
             told: told.clone(),
             health: health.clone(),
             seen: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             failed: BTreeMap::new(),
         }
     }
@@ -137,6 +140,7 @@ impl Timetable {
     async fn look(&mut self, leaves: &watch::Receiver<()>) -> Result<Rest, StoreError> {
         let state = self.store.fleet_state(0).await?;
         self.seen.retain(|name, _| state.schedules.iter().any(|schedule| schedule.name == *name));
+        self.ahead.retain(|name, _| state.schedules.iter().any(|schedule| schedule.name == *name));
         self.failed.retain(|name, _| state.schedules.iter().any(|schedule| schedule.name == *name));
         // One that is told to take nothing more leaves what is due to others.
         if state.workers.iter().any(|own| own.worker == self.worker && own.is_draining) {
@@ -150,6 +154,11 @@ impl Timetable {
             }
             let now = self.store.fleet_now(self.host.env().now()).await?;
             let Ok(cron) = Cron::parse(&schedule.cron, &schedule.time_zone) else { continue };
+            if let Some(right) = gone_back(&cron, schedule, now) {
+                self.go_back(schedule, right).await;
+                continue;
+            }
+            self.ahead.remove(&schedule.name);
             let Some((instant, next)) = due(&cron, schedule, now) else {
                 self.seen.remove(&schedule.name);
                 self.failed.remove(&schedule.name);
@@ -183,6 +192,30 @@ impl Timetable {
         }
         let patience = PATIENCE * turn_of(&self.worker, &schedule.name, workers, now);
         seen.is_taken || up.saturating_sub(seen.since) >= patience
+    }
+
+    /// Goes back to the instant that is next by the clock, once the clock has been behind what is stored for a while: one that is wrong for a moment
+    /// changes nothing. An instant that was submitted by the other clock has its run under its key, so it is not run again when its time comes.
+    async fn go_back(&mut self, schedule: &ScheduleRecord, right: Timestamp) {
+        let up = self.up();
+        let name = &schedule.name;
+        let since = *self.ahead.entry(name.clone()).or_insert(up);
+        if up.saturating_sub(since) < PATIENCE {
+            return;
+        }
+        self.ahead.remove(name);
+        let from = schedule.next_at;
+        match self.store.fleet(FleetChange::Advance { name: name.clone(), from, to: right }).await {
+            Ok(_) => {
+                let sentence = format!(
+                    "schedule {name}: the clock was set back; its next run was stored for {from} and is due at {right} again"
+                );
+                (self.told)(&WorkerEvent::of_worker(Did::Noted, &sentence));
+            }
+            // Another worker did it, or the schedule is gone.
+            Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => {}
+            Err(error) => self.fail(name, format!("schedule {name}: {}", chain(&error))),
+        }
     }
 
     /// Submits an instant, if it is wanted, and passes it; whether that is done.

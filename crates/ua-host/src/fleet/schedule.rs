@@ -226,6 +226,34 @@ pub fn begins(
     Ok(Begins { next_at, passed_over })
 }
 
+/// The next instant of a schedule by the clock, where the stored one is later than any that the clock can have led to: the clock was ahead when that
+/// was stored, or it is behind now. A clock that is corrected by less than a minute is none that went back.
+pub(super) fn gone_back(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Option<Timestamp> {
+    let latest = cron.after(now.plus(ON_TIME)).filter(|_| !schedule.is_paused)?;
+    if schedule.next_at > latest { cron.after(now) } else { None }
+}
+
+/// What is said of schedules that are stored for later than the clock can have led to; `None` where none is.
+pub fn ahead_in_words(schedules: &[ScheduleRecord], now: Timestamp) -> Option<String> {
+    let right =
+        |schedule: &ScheduleRecord| gone_back(&cron_of(&schedule.cron, &schedule.time_zone).ok()?, schedule, now);
+    let ahead: Vec<(&ScheduleRecord, Timestamp)> =
+        schedules.iter().filter_map(|schedule| Some((schedule, right(schedule)?))).collect();
+    let (first, next) = ahead.first()?;
+    let (name, more) = (
+        crate::text::line(&first.name, 60),
+        match ahead.len() {
+            1 => String::new(),
+            all => format!("; the same of {} more", all - 1),
+        },
+    );
+    Some(format!(
+        "the clock was set back: the next run of the schedule {name} is stored for {}, and by its times it is due at {next}{more}; a worker \
+         that runs goes back to that by itself, and no instant is run twice",
+        first.next_at
+    ))
+}
+
 /// What a schedule submits at `now`, if anything, and where it goes on.
 pub(super) fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Option<(Option<Timestamp>, Timestamp)> {
     if schedule.is_paused || schedule.next_at > now {
@@ -274,6 +302,75 @@ mod tests {
         ] {
             let found = begins(&cron, &added, before.as_ref(), now).unwrap();
             assert_eq!(found, Begins { next_at, passed_over }, "{before:?}");
+        }
+    }
+
+    fn every(cron: &str, next_at: &str) -> ScheduleRecord {
+        ScheduleRecord {
+            name: "often".to_owned(),
+            cron: cron.to_owned(),
+            time_zone: "UTC".to_owned(),
+            job: serde_json::Value::Null,
+            catch_up: CatchUp::Last,
+            is_paused: false,
+            next_at: Timestamp::parse(next_at).unwrap_or(Timestamp::from_millis(0)),
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_was_submitted_by_a_wrong_clock_goes_back() {
+        let at = |text: &str| Timestamp::parse(text).unwrap();
+        let now = at("2026-11-30T23:02:30Z");
+        for (cron, next_at, right) in [
+            // A clock that was a day ahead, an hour, two minutes.
+            ("* * * * *", "2026-12-01T23:03:00Z", Some("2026-11-30T23:03:00Z")),
+            ("* * * * *", "2026-12-01T00:03:00Z", Some("2026-11-30T23:03:00Z")),
+            ("* * * * *", "2026-11-30T23:05:00Z", Some("2026-11-30T23:03:00Z")),
+            // Corrected by less than a minute, or right.
+            ("* * * * *", "2026-11-30T23:04:00Z", None),
+            ("* * * * *", "2026-11-30T23:03:00Z", None),
+            ("* * * * *", "2026-11-30T22:00:00Z", None),
+            ("0 3 * * *", "2026-12-01T03:00:00Z", None),
+            ("0 3 * * *", "2026-12-02T03:00:00Z", Some("2026-12-01T03:00:00Z")),
+            ("0 0 29 feb *", "2028-02-29T00:00:00Z", None),
+        ] {
+            let schedule = every(cron, next_at);
+            let found = gone_back(&Cron::parse(cron, "UTC").unwrap(), &schedule, now);
+            assert_eq!(found, right.map(at), "{cron} {next_at}");
+            let said = ahead_in_words(&[every("0 3 * * *", "2026-12-01T03:00:00Z"), schedule.clone()], now);
+            assert_eq!(said.is_some(), right.is_some(), "{said:?}");
+            let paused = ScheduleRecord { is_paused: true, ..schedule };
+            assert_eq!(gone_back(&Cron::parse(cron, "UTC").unwrap(), &paused, now), None);
+        }
+        let two = [every("* * * * *", "2026-12-01T23:03:00Z"), every("* * * * *", "2026-12-01T23:03:00Z")];
+        let said = ahead_in_words(&two, now).unwrap();
+        assert!(
+            said.contains("schedule often") && said.contains("1 more") && said.contains("2026-11-30T23:03:00"),
+            "{said}"
+        );
+    }
+
+    /// However a schedule got on by a clock that is right, or that is corrected a little, nothing is said and nothing goes back.
+    #[test]
+    fn a_schedule_that_got_on_by_a_right_clock_does_not_go_back() {
+        let chance = SeededEntropy::new(29);
+        for text in ["* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "0 9 * * mon-fri", "0 0 1 * *"] {
+            let cron = Cron::parse(text, "Europe/Berlin").unwrap();
+            let mut now = Timestamp::parse("2026-10-20T00:00:00Z").unwrap();
+            let first = cron.after(now).unwrap();
+            for catch_up in [CatchUp::All, CatchUp::Last, CatchUp::None] {
+                let of = every(text, "");
+                let mut schedule =
+                    ScheduleRecord { time_zone: "Europe/Berlin".to_owned(), catch_up, next_at: first.max(now), ..of };
+                for _ in 0..200 {
+                    now = now.plus(Duration::from_secs(chance.next_u64() % 40_000));
+                    if let Some((_, next)) = due(&cron, &schedule, now) {
+                        schedule.next_at = next;
+                    }
+                    let corrected = now.minus(Duration::from_secs(chance.next_u64() % 60));
+                    assert_eq!(gone_back(&cron, &schedule, corrected), None, "{text} {catch_up:?} at {now}");
+                }
+            }
         }
     }
 

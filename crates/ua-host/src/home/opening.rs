@@ -22,6 +22,7 @@ use super::{DATABASE, DEFAULT_ROOT, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::hint::{Hint, Word, text};
+use crate::os_words::{is_of_open_files, is_of_shortage, number_of};
 use crate::owner;
 use crate::roots::{Belief, NO_HOME, Unknown, first_link, make_above};
 use crate::standpoint::Standpoint;
@@ -229,6 +230,11 @@ impl Home {
     }
 
     fn cannot_make(&self, error: &std::io::Error) -> HostError {
+        // Another folder helps nobody who may open no more files.
+        if number_of(error).is_some_and(is_of_open_files) {
+            return HostError::storage(format!("cannot create {}: {error}", self.root.shown()))
+                .hint("let this process open more files (`ulimit -n 1024`), or end others that have many open; nothing was changed");
+        }
         HostError::storage(format!("cannot create {}: {error}", self.root.shown())).hint(self.another_root())
     }
 
@@ -313,11 +319,15 @@ impl Home {
     fn make(&self) -> Result<(), HostError> {
         let was_there = self.root.exists();
         let given_away = owner::given_to_root(&self.root, self.called_by).filter(|_| !was_there);
-        // Without a place to note it, the root is good for this command: the next one asks for `--root`.
+        // Without a place to note it, the root is good for this command: the next one asks for `--root`. Where something is short at the moment, such
+        // as files that may be open, none is made: the next command would take it for somebody else's.
         if !self.root_is_named
             && self.roots.judge(&self.root) == Belief::Empty
             && let Err(error) = self.roots.make(&self.root)
         {
+            if is_of_shortage(&error) {
+                return Err(self.cannot_make(&error).not_begun());
+            }
             tracing::debug!(%error, "the root could not be noted as this user's own");
         }
         make_above(&self.root).map_err(|e| self.cannot_make(&e))?;
@@ -347,6 +357,9 @@ impl Home {
             self.roots.adopt(self.state())
         });
         if let (Err(error), _) | (_, Some(Err(error))) = (adopted, beside) {
+            if is_of_shortage(&error) {
+                return Err(self.cannot_make(&error).not_begun());
+            }
             tracing::debug!(%error, "the root could not be noted as this user's own");
         }
         if Folder::open(self.state()).and_then(|state| state.make_folder("locks")).is_ok() {
@@ -376,6 +389,11 @@ impl Home {
             Belief::Foreign | Belief::Link if let Some(owner) = self.owner_of_file() => {
                 Err(of_another_user(&self.database, owner).hint(format!("{}; nothing was read", self.as_owner(owner))))
             }
+            Belief::Foreign if let Some(error) = self.roots.short_of(&self.root) => Err(HostError::storage(format!(
+                "cannot tell whether {} was made by your installation of ua: {error}",
+                self.root.shown()
+            ))
+            .hint("nothing was read; it is asked again with the next command")),
             Belief::Foreign if let Some(error) = unreadable(&self.root) => Err(self.cannot_read(&self.root, &error)),
             Belief::Link => Err(self.disbelieved("is a link that you did not name", None)),
             Belief::Foreign => Err(match self.roots.why_unknown(&self.root) {
