@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::Command;
 
 use rusqlite::Connection;
@@ -239,6 +240,13 @@ fn a_folder_of_locks_that_takes_no_new_file_is_refused_before_a_run_is_stored() 
     assert_eq!((env.rows("SELECT run_id FROM runs"), env.comments().len()), (vec!["r".to_owned()], 1));
 }
 
+/// Takes away the room that is kept for answers, and has none be kept again: as on a file system that keeps none.
+fn without_room_for_answers(root: &Path) {
+    let file = root.join("late_replies.log");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+}
+
 /// The disk fills while a tool answers, for the database and for the file beside it: standard error says so, with the call and the command to
 /// record it, also where nothing but errors is wanted.
 #[test]
@@ -249,7 +257,7 @@ fn an_answer_that_is_recorded_nowhere_is_told() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     let process = env.start_with_limits(&["job", &job, "--run-id", "r", "--quiet"]);
     until("the comment to be under way", || env.try_rows("SELECT status FROM tool_calls") == ["running"]);
-    fs::create_dir(env.root().join("late_replies.log")).unwrap();
+    without_room_for_answers(&env.root());
     process.limit_files(8192);
     env.write("gate", "");
     let output = process.wait();
@@ -269,8 +277,8 @@ fn an_answer_that_is_recorded_nowhere_is_told() {
     assert_eq!(env.comments().len(), 1);
 }
 
-/// The disk fills while a tool answers: the answer waits in the process, which says so also to whoever wants errors alone, and is stored once
-/// somebody has made room.
+/// The disk fills while a tool answers: the process says so also to whoever wants errors alone, the answer is kept where there was room for it
+/// before the call was sent, and the database has it once somebody has made room.
 #[test]
 fn an_answer_waits_until_there_is_room_on_a_full_disk() {
     let env = env().with_forum();
@@ -285,6 +293,9 @@ fn an_answer_waits_until_there_is_room_on_a_full_disk() {
     while file.write_all(&[0x20; 512]).is_ok() {}
     env.write("gate", "");
     until("the answer to wait", || process.stderr().contains("the disk is full: waiting up to 30 min for room"));
+    // Whoever takes the run next would find it, were this process killed now.
+    let kept = fs::read_to_string(root.join("late_replies.log")).unwrap();
+    assert!(kept.ends_with('\n') && kept.lines().count() == 1 && kept.contains("tool_result"), "{kept}");
     std::thread::sleep(std::time::Duration::from_millis(1500));
     drop(file);
     fs::remove_file(&filler).unwrap();
@@ -311,6 +322,7 @@ fn an_answer_without_room_is_not_given_up_for_one_ctrl_c() {
         let started = env.start_on_small_disk(8, &["job", &job, "--run-id", "r"]);
         let Some((process, root)) = started else { return skipped("no disk can be mounted here") };
         until("the comment to be under way", || env.comments().len() == 1);
+        without_room_for_answers(&root);
         let filler = root.join("filler");
         let mut file = fs::File::create(&filler).unwrap();
         while file.write_all(&[0x20; 512]).is_ok() {}

@@ -711,7 +711,8 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
 fn silent(socket: &Path) -> io::Result<Option<String>> {
     let mut asked = connect(socket)?;
     asked.set_read_timeout(Some(ANSWERS))?;
-    let _unheard = writeln!(asked, "{{\"wire\":{WIRE},\"control\":\"status\"}}");
+    // In one piece: each piece would wake the broker, and whoever asks waits for it.
+    let _unheard = asked.write_all(format!("{{\"wire\":{WIRE},\"control\":\"status\"}}\n").as_bytes());
     let said = asked.read(&mut [0]);
     let is_silent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
     Ok(said.err().filter(is_silent).map(|_| {

@@ -140,7 +140,16 @@ impl Sent {
         }
     }
 
-    /// Whether a request of this number was ever sent. What answers another one may be the answer to one that waits.
+    /// It answered what it was never asked. That may be meant for a request that waits, whose own answer may just as well come behind it: so none is
+    /// taken for answered by it at once, however few wait. It says nothing of what wants no answer, which has no number.
+    pub fn misnamed(&mut self, why: String, now: Timestamp) {
+        let may_mean: BTreeSet<u64> = self.asked.keys().copied().filter(|number| !Self::is_ping(*number)).collect();
+        if !may_mean.is_empty() {
+            self.nameless.push(Nameless { may_mean, at: now, counts_from: now.plus(QUIET), why });
+        }
+    }
+
+    /// Whether a request of this number was ever sent. What answers another one may be the answer to one that waits ([`misnamed`](Self::misnamed)).
     pub const fn has_asked(&self, number: u64) -> bool {
         number <= self.highest || Self::is_ping(number)
     }
@@ -408,6 +417,25 @@ mod tests {
         assert_eq!(sent.clone().due(at(35 + 3600)), refused, "it answers none of these");
         sent.answered(ping);
         assert_eq!(sent.due(at(3000)), refused);
+    }
+
+    /// An answer under a number that nobody gave takes no call's own answer away, which may come behind it; and a call that has none is not kept.
+    #[test]
+    fn an_answer_to_what_was_never_asked_costs_no_call_its_own() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        let mut sent = Sent::default();
+        sent.misnamed("99?".to_owned(), at(0));
+        assert_eq!((sent.due(at(90)), sent.due_in(at(0))), (None, None), "nobody waits");
+        sent.send(Some(1), at(100));
+        sent.misnamed("99?".to_owned(), at(100));
+        assert_eq!((sent.due(at(100)), sent.due_in(at(100))), (None, Some(QUIET)));
+        let mut answered = sent.clone();
+        answered.answered(1);
+        assert_eq!((answered.due(at(200)), answered.due_in(at(100))), (None, None));
+        let Some(Due::Ping(ping)) = sent.due(at(115)) else { panic!("{sent:?}") };
+        sent.send(Some(ping), at(115));
+        sent.answered(ping);
+        assert_eq!(sent.due(at(115)), Some(Due::Refused(vec![(1, "99?".to_owned())])));
     }
 
     /// What nobody waits for any more may have been meant.

@@ -397,7 +397,7 @@ impl Pipe {
         if let Some(id) = id {
             if !lock(&self.sent).has_asked(id) {
                 let why = "the tool server's answer cannot be read: it names a request that was not made";
-                return lock(&self.sent).nameless(why.to_owned(), self.env.now());
+                return lock(&self.sent).misnamed(why.to_owned(), self.env.now());
             }
             lock(&self.sent).answered(id);
             self.answer(id, Ok(message));
@@ -520,6 +520,8 @@ mod tests {
         let written = format!(r#"{GRUMBLES} '{{"id":1,"result":{{}}}}'"#);
         assert!(heard(true, 1, &written).await[0].is_ok(), "it was told something before");
         assert!(heard(false, 1, &written).await[0].is_err(), "it was asked this alone");
+        let strange = r#"'{"jsonrpc":"2.0","id":99,"result":{}}' '{"id":1,"result":{}}'"#;
+        assert!(heard(false, 1, strange).await[0].is_ok(), "it was asked nothing by that number");
         let written = format!(r#"{LOGS} '{{"id":1,"result":{{}}}}'"#);
         assert!(heard(false, 1, &written).await[0].is_ok(), "it was no answer");
     }

@@ -329,7 +329,7 @@ impl Driver {
             .with_elicitations(questions::patience(host.settings(), self.people.presence())?)
             .with_sub_agents(Arc::new(below))
             .with_heartbeat(self.store.clone())
-            .with_late_replies(Arc::new(LateFile::at(host.home().late_replies())))
+            .with_late_replies(Arc::new(LateFile::at(host.home().late_replies()).with_room()))
             .with_judge(self.judge(judged));
         Ok(Worker::new(desk, llm, settings, acquired_at))
     }

@@ -100,7 +100,7 @@ impl GranularStep {
         let mut desk =
             Desk::new(ports).with_judge(judge).with_watcher(host.watcher.clone()).with_redactor(host.redactor.clone());
         if let Some(root) = host.locks.as_deref().and_then(Path::parent) {
-            desk = desk.with_late_replies(Arc::new(LateFile::at(root.join(LateFile::NAME))));
+            desk = desk.with_late_replies(Arc::new(LateFile::at(root.join(LateFile::NAME)).with_room()));
         }
         let worker = Worker::new(desk, self.agent.provider.clone(), settings, acquired_at)
             .accepting_results(self.accepts.clone());
