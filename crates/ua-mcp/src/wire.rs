@@ -5,8 +5,8 @@
 //! saw nothing. *What was answered?* The result of a request is handed on as the JSON that came, not as a client library
 //! understood it (Context Storage & Durability §4: a receipt is stored raw). A message that breaks the protocol ends the
 //! connection, since a reply that cannot be recognised would otherwise be waited for without end, and so does an answer to
-//! a call that waits without being a message of the protocol. What is said of nothing that is named ends it once it is known to be
-//! said of a request ([`Sent`]); other lines that are no messages (a server that logs to its output) are passed over, told about
+//! a call that waits without being a message of the protocol. What is said of nothing that is named, or of what was never asked, ends it
+//! once it is known to be said of a request ([`Sent`]); other lines that are no messages (a server that logs to its output) are passed over, told about
 //! once, and quoted by a call that is given up.
 
 use std::collections::BTreeSet;
@@ -296,6 +296,7 @@ where
                 Read::Message(message) => return Some(*message),
                 Read::Nothing => {}
                 Read::Nameless(why) => self.state.inner().sent.nameless(why, self.env.now()),
+                Read::Misnamed(why) => self.state.inner().sent.misnamed(why, self.env.now()),
                 Read::Broken(why) => {
                     tracing::debug!(why, "the connection to a tool server ends");
                     self.state.end(&why);
@@ -321,6 +322,8 @@ enum Read {
     Nothing,
     /// Said of something that it was sent, and not of what.
     Nameless(String),
+    /// The answer to what it was never asked, while a call waits.
+    Misnamed(String),
     /// The end of the connection.
     Broken(String),
 }
@@ -423,12 +426,12 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
             state.sent.answered(id.unsigned_abs());
             return Read::Nothing;
         }
-        // An answer to nothing that was asked. While a call waits, it may have been meant for that call.
+        // An answer to nothing that was asked. It may be meant for a call that waits, and the call's own answer may come behind it.
         if state.awaited.is_empty() {
             tracing::debug!("passing over an answer to no request");
             return Read::Nothing;
         }
-        return broken("it answered a request that was not made");
+        return Read::Misnamed("it answered a request that was not made".to_owned());
     };
     state.sent.answered(id.unsigned_abs());
     if !state.awaited.remove(&id) {
@@ -623,8 +626,7 @@ mod tests {
 
     #[test]
     fn what_may_have_been_an_answer_ends_the_connection() {
-        let lines: [&[u8]; 11] = [
-            br#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
+        let lines: [&[u8]; 10] = [
             br#"{"jsonrpc":"2.0","id":3,"result":{"content":["#,
             br#"{"jsonrpc":"2.0","id":3}"#,
             br#"{"jsonrpc":"2.0","id":3,"error":{"message":"no code"}}"#,
@@ -758,6 +760,29 @@ mod tests {
             let pong = answered(ping["id"].as_i64().unwrap());
             assert!(matches!(read_message(pong.as_bytes(), &mut state), Read::Nothing), "{pong}");
             assert_eq!(state.awaited.len(), 1);
+        }
+    }
+
+    /// An answer under a number that nobody gave costs the call that waits nothing while its own may come behind it; and without one the call is not
+    /// waited for without end.
+    #[tokio::test]
+    async fn an_answer_to_what_was_never_asked_takes_no_call_its_own() {
+        let read = read_message(answered(99).as_bytes(), &mut waiting_for(&[3]));
+        assert!(matches!(read, Read::Misnamed(_)), "{read:?}");
+        for is_answered in [true, false] {
+            let (ours, theirs) = tokio::io::duplex(4096);
+            let (read, write) = tokio::io::split(theirs);
+            let (mut wire, state) = Wire::new(read, write, Env::simulated(1));
+            let (_hears, mut says) = tokio::io::split(ours);
+            let request = CustomRequest::new("tools/call", Some(json!({"name": "t"})));
+            let request = JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(1));
+            wire.send(request).await.unwrap();
+            let own = if is_answered { answered(1) } else { String::new() };
+            says.write_all(format!("{}\n{own}\n", answered(4711)).as_bytes()).await.unwrap();
+            let heard = wire.receive().await;
+            assert_eq!((heard.is_some(), state.ended().is_none()), (is_answered, is_answered), "{heard:?}");
+            let why = state.ended().unwrap_or_default();
+            assert_eq!(why.contains("it answered a request that was not made"), !is_answered, "{why}");
         }
     }
 
