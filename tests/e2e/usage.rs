@@ -201,6 +201,7 @@ fn a_count_of_no_tokens_at_all_is_no_count() {
     assert!([input, cost].iter().all(|count| count.parse::<u64>().unwrap() > 100), "{rows:?}");
     let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
     assert!(log.contains("no usage came back, charged") && log.contains("2 out as estimated"), "{log}");
+    env.run(&["db", "check", "--invariants"]).code(0);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use ua_core::{ArgsHash, CallPolicy, CanonicalJson, Scope, ScopeField, ScopeRule, Sha256, sha256};
+use ua_core::{ArgsHash, CallPolicy, CanonicalJson, Scope, ScopeField, ScopeRule, Sha256, as_seen, sha256};
 
 use crate::wording::{fold, is_wording};
 
@@ -39,7 +39,8 @@ pub fn project_scope(
             ScopeField::Addresses(_) => addresses.extend(items(argument).iter().flat_map(addresses_in)),
             ScopeField::Files(_) => name_files(argument, digest_of, &mut files),
             ScopeField::Value(name) => {
-                let folded = argument.as_str().filter(|_| is_wording(effect, name)).map(fold);
+                let folded =
+                    argument.as_str().map(|text| if is_wording(effect, name) { fold(text) } else { as_seen(text) });
                 // Nothing but spaces and the like is as good as missing.
                 if folded.as_ref().is_none_or(|words| !words.is_empty()) {
                     let folded = folded.map(Value::String);
@@ -62,18 +63,42 @@ pub fn project_scope(
     Some(Scope::new(effect, text.as_str()))
 }
 
-/// The digest of all arguments of a call that sends words to people, whatever their dress; `None` for any other call, and for one without
-/// words. `volatile` arguments do not count.
+/// The digest of all arguments of a call, as whoever reads them can tell them apart: what two texts have in which nobody sees a difference (spaces,
+/// how a letter is encoded) makes no two effects of one, nor does the dress of words for people, and an argument that is `null` is as good as
+/// missing. A model that is asked again writes such a text anew. `volatile` arguments do not count. `None` for arguments that are no object.
+///
+/// Of a call that has nothing of the kind it is the digest of its arguments as they are.
 pub fn digest_in_plain_words(effect: &str, arguments: &Value, volatile: &[String]) -> Option<ArgsHash> {
     let mut plain = arguments.as_object()?.clone();
-    let mut has_words = false;
+    plain.retain(|_, value| !value.is_null());
     for (name, value) in &mut plain {
-        if let Some(text) = value.as_str().filter(|_| is_wording(effect, name)) {
-            has_words = true;
-            *value = Value::String(fold(text));
+        if let Value::String(text) = value
+            && is_wording(effect, name)
+        {
+            *text = fold(text);
+        } else {
+            fold_texts(value);
         }
     }
-    has_words.then(|| CanonicalJson::of(&Value::Object(plain), volatile).ok()).flatten().map(|text| text.hash())
+    CanonicalJson::of(&Value::Object(plain), volatile).ok().map(|text| text.hash())
+}
+
+/// Leaves of each text in a value what can be told apart by reading it.
+fn fold_texts(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = as_seen(text),
+        Value::Array(items) => {
+            for item in items {
+                fold_texts(item);
+            }
+        }
+        Value::Object(fields) => {
+            for field in fields.values_mut() {
+                fold_texts(field);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// The names of the files that a call sends out, or by which its effect is known (`sends_files`, and `files` of a `scope`), each with its place in
@@ -228,10 +253,36 @@ mod tests {
         for other in ["Deploy failed", "Deploy done 2", "👍"] {
             assert_ne!(digest("message.post", other), first, "{other:?}");
         }
-        assert_eq!(digest("file.upload", "Deploy done"), None);
-        assert_eq!(digest_in_plain_words("message.post", &json!({"channel_id": "C1"}), &[]), None);
+        assert_ne!(digest("file.upload", "Deploy done!"), digest("file.upload", "Deploy done"), "no words for people");
         let elsewhere = digest_in_plain_words("message.post", &json!({"channel_id": "C2", "text": "Deploy done"}), &[]);
         assert_ne!(elsewhere, first);
+    }
+
+    /// Whatever the effect is: what nobody sees makes no two of one, and what somebody sees does.
+    #[test]
+    fn what_nobody_sees_tells_no_two_calls_apart() {
+        let digest = |arguments: &Value| digest_in_plain_words("order.place", arguments, &[]);
+        let order = json!({"article": "caf\u{e9} 12", "to": {"lines": ["A Street 1"]}});
+        let as_it_is = CanonicalJson::of(&order, &[]).unwrap().hash();
+        assert_eq!(digest(&order), Some(as_it_is), "nothing is folded of it");
+        for same in [
+            json!({"article": "caf\u{e9} 12 ", "to": {"lines": ["A Street 1"]}}),
+            json!({"article": "cafe\u{301} 12", "to": {"lines": ["A Street 1"]}}),
+            json!({"article": "caf\u{e9}\u{200b}  12\n", "to": {"lines": [" A Street 1"]}}),
+            json!({"article": "caf\u{e9} 12", "to": {"lines": ["A Street 1"]}, "note": null}),
+        ] {
+            assert_eq!(digest(&same), digest(&order), "{same}");
+        }
+        for other in [
+            json!({"article": "cafe 12", "to": {"lines": ["A Street 1"]}}),
+            json!({"article": "caf\u{e9} 1 2", "to": {"lines": ["A Street 1"]}}),
+            json!({"article": "Caf\u{e9} 12", "to": {"lines": ["A Street 1"]}}),
+            json!({"article": "caf\u{e9} 12", "to": {"lines": ["A Street 1", ""]}}),
+            json!({"article": "caf\u{e9} 12", "to": {"lines": ["A Street 1"]}, "note": false}),
+        ] {
+            assert_ne!(digest(&other), digest(&order), "{other}");
+        }
+        assert_eq!(digest(&json!("no object")), None);
     }
 
     fn email() -> ScopeRule {
@@ -311,6 +362,18 @@ mod tests {
         assert_eq!(email_scope(&json!({"body": "x", "to": [], "cc": [""], "subject": ""})), None);
         assert_eq!(project_scope(&ScopeRule::default(), "x.create", &json!({"a": 1}), &digest_of), None);
         assert_eq!(email_scope(&json!("not an object")), None);
+    }
+
+    #[test]
+    fn what_nobody_sees_of_a_value_does_not_count() {
+        let rule = ScopeRule(vec![ScopeField::Value("article".to_owned())]);
+        let scope =
+            |article: &str| project_scope(&rule, "order.place", &json!({"article": article}), &digest_of).unwrap();
+        assert_eq!(scope("caf\u{e9}").as_str(), "order.place {\"values\":{\"article\":\"caf\u{e9}\"}}");
+        for same in [" caf\u{e9}\n", "cafe\u{301}", "caf\u{200b}\u{e9}"] {
+            assert_eq!(scope(same), scope("caf\u{e9}"), "{same:?}");
+        }
+        assert_ne!(scope("Caf\u{e9}"), scope("caf\u{e9}"));
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub use tool::{ShortNames, ToolAnnotations, ToolName, ToolNamespace, ToolSpec, T
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
-pub use unseen::{in_a_sentence, is_hidden, is_unseen};
+pub use unseen::{as_seen, in_a_sentence, is_hidden, is_unseen};
 pub use wait_budgets::{AskedWait, WaitBudgets, longer_wait};
 pub use withheld::{is_withheld, keyed_digest, put_back, withhold};
 pub use words::{chain, counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, slips, span_in_words};

@@ -1,5 +1,7 @@
 //! Characters that nobody sees: the one list, for whoever shows a text, compares two, or looks for something in one.
 
+use icu_normalizer::ComposingNormalizerBorrowed;
+
 /// Whether nobody sees a character: Unicode's `Default_Ignorable_Code_Point`, and what drives a terminal.
 pub fn is_unseen(c: char) -> bool {
     is_ignorable(c) || (c.is_control() && !c.is_whitespace())
@@ -13,6 +15,19 @@ pub fn is_hidden(c: char) -> bool {
         // A pattern of braille without dots: it fills a line, is no white space, and is not seen.
         || c == '\u{2800}'
         || is_ignorable(c)
+}
+
+/// What a reader can tell apart of a text: without what nobody sees, each letter and its marks as one character where there is one (NFC), and a
+/// space for whatever white space stands between its words.
+///
+/// ```
+/// assert_eq!(ua_core::as_seen(" one\u{200b}  order\n"), "one order");
+/// assert_eq!(ua_core::as_seen("cafe\u{301}"), "caf\u{e9}");
+/// ```
+pub fn as_seen(text: &str) -> String {
+    let seen: String = text.chars().filter(|c| !is_unseen(*c)).collect();
+    let composed = ComposingNormalizerBorrowed::new_nfc().normalize(&seen);
+    composed.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A name that somebody else made up, as it can stand in a sentence of ours: its line breaks would begin lines that pass for our own, and what

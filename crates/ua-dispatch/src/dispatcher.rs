@@ -20,7 +20,7 @@ use ua_core::{
 use ua_ledger::{
     Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared, SincePlanned, SoonKnown, UnknownCall, WaitingAnswer,
 };
-use ua_store::{CallRecord, LedgerStore, QuestionRecord};
+use ua_store::{CallRecord, LedgerStore, QuestionRecord, reaches_others};
 
 use crate::catalog::Catalog;
 use crate::error::DispatchError;
@@ -719,7 +719,11 @@ impl Dispatcher {
         let digest_of = |text: &str| looked.digest_of(text);
         let scope = project_scope(&call.policy.scope, effect, &call.arguments, &digest_of).or_else(|| {
             let files = looked.files.digests();
-            let words = || digest_in_plain_words(effect, &call.arguments, &call.policy.volatile_fields);
+            // In a file every space counts.
+            let words = || {
+                let plain = || digest_in_plain_words(effect, &call.arguments, &call.policy.volatile_fields);
+                reaches_others(call).then(plain).flatten()
+            };
             call.policy
                 .is_by_content()
                 .then(|| Scope::of_whole_call(effect, &words().unwrap_or(call.args_hash), files.into_values()))

@@ -8,7 +8,7 @@
 //! are under way the question waits until one is left; and a server that asked once gets its calls one after the other from then on.
 //! Nothing waits for a call that waits for a person: whoever drives the run may not hear the person before the other calls are done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use ua_core::{CallId, Redactor};
 
 use crate::amount::is_too_long_to_ask;
 use crate::shim::SAYS;
-use crate::wire::{STRAY, WireState};
+use crate::wire::{SECOND_ANSWER, STRAY, WireState};
 
 /// What is said of a server that takes its standard output for a log, in front of the line that it wrote there.
 pub const WROTE_NO_MESSAGE: &str = "wrote something to its standard output that is not an MCP message";
@@ -121,6 +121,8 @@ pub(crate) struct Host {
 struct Calls {
     /// Those under way: by number, with the token of their progress.
     under_way: BTreeMap<i64, (Value, Listener)>,
+    /// The calls of those that ended last, by number.
+    ended: VecDeque<(i64, CallId)>,
     /// How many ended without an answer: what such a one asked may be asked still.
     abandoned: u64,
     /// Questions that wait until one call is left.
@@ -135,6 +137,12 @@ impl Calls {
     /// Who is asked by the only call under way.
     fn only(&self) -> Option<&Listener> {
         self.under_way.values().next().filter(|_| self.under_way.len() == 1).map(|(_, listener)| listener)
+    }
+
+    /// The call that a request is made for, or was made for lately.
+    fn of_request(&self, id: i64) -> Option<&CallId> {
+        let under_way = self.under_way.get(&id).map(|(_, listener)| &listener.call_id);
+        under_way.or_else(|| self.ended.iter().find(|(ended, _)| *ended == id).map(|(_, call)| call))
     }
 
     /// Who is asked by the call whose progress has `token`.
@@ -155,6 +163,14 @@ pub(crate) type Refusal = (i32, &'static str);
 /// What becomes of a call during which such a line came.
 pub(crate) const WAITS_ON: &str =
     "if that line was meant as its answer, no other will come; `timeout` in a policy ends such a wait";
+
+/// What a call is told whose server answered it twice.
+const FAILED_AFTER_ALL: &str = "its server then answered a second time, that it failed; the first answer counts";
+const DONE_AFTER_ALL: &str =
+    "its server then answered a second time, with a result; the first answer, a failure, counts";
+
+/// Of how many requests that ended it is known for which call they were made.
+const MOST_ENDED: usize = 64;
 
 impl Host {
     pub(crate) fn new(server: &str, watcher: Option<ProgressWatcher>, redactor: Redactor) -> Arc<Self> {
@@ -220,6 +236,22 @@ impl Host {
                 watcher(Progress::in_words(call, WAITS_ON));
             }
         }
+    }
+
+    /// Tells a call that its server answered it once more, and said the contrary: nobody else would hear of it.
+    fn tell_of_second_answer(&self, params: &Value) {
+        let failed = params["failed"].as_bool() == Some(true);
+        tracing::warn!(
+            server = self.server,
+            request = params["request"].as_i64(),
+            failed,
+            "the tool server answered a call a second time, and otherwise; its first answer counts"
+        );
+        let call = params["request"].as_i64().and_then(|id| self.calls().of_request(id).cloned());
+        let Some((call, watcher)) = call.zip(self.watcher.as_ref()).filter(|(call, _)| self.may_tell(call)) else {
+            return;
+        };
+        watcher(Progress::in_words(call, if failed { FAILED_AFTER_ALL } else { DONE_AFTER_ALL }));
     }
 
     /// Notes in the diagnostics what the server wrote so far, as it started, where only messages belong.
@@ -384,6 +416,7 @@ impl Host {
                 self.note_change();
             }
             STRAY => self.tell_of_stray(params["line"].as_str().unwrap_or_default()),
+            SECOND_ANSWER => self.tell_of_second_answer(params),
             _ => tracing::trace!(server = self.server, method, "a notification nobody needs"),
         }
     }
@@ -431,7 +464,12 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut calls = self.host.calls();
-        calls.under_way.remove(&self.id);
+        if let Some((_, listener)) = calls.under_way.remove(&self.id) {
+            if calls.ended.len() == MOST_ENDED {
+                calls.ended.pop_front();
+            }
+            calls.ended.push_back((self.id, listener.call_id));
+        }
         calls.abandoned += u64::from(!self.is_answered);
         drop(calls);
         self.host.moved.notify_waiters();

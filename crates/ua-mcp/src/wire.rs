@@ -5,11 +5,11 @@
 //! saw nothing. *What was answered?* The result of a request is handed on as the JSON that came, not as a client library
 //! understood it (Context Storage & Durability §4: a receipt is stored raw). A message that breaks the protocol ends the
 //! connection, since a reply that cannot be recognised would otherwise be waited for without end, and so does an answer to
-//! a call that waits without being a message of the protocol. What is said of nothing that is named ends it once it is known to be
-//! said of a request ([`Sent`]); other lines that are no messages (a server that logs to its output) are passed over, told about
+//! a call that waits without being a message of the protocol. What is said of nothing that is named, or of what was never asked, ends it
+//! once it is known to be said of a request ([`Sent`]); other lines that are no messages (a server that logs to its output) are passed over, told about
 //! once, and quoted by a call that is given up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +45,11 @@ const MAX_STRAY: usize = 4096;
 /// The notification as which such a line is handed on.
 pub(crate) const STRAY: &str = "dev.universal-agent/stray";
 
+/// The notification as which it is handed on that a call was answered a second time, and otherwise.
+pub(crate) const SECOND_ANSWER: &str = "dev.universal-agent/second-answer";
+/// Of how many calls it is kept how they were answered.
+const MOST_ANSWERED: usize = 64;
+
 /// What is known about a connection; shared by the transport and by those who wait for answers.
 #[derive(Debug, Default)]
 pub(crate) struct WireState {
@@ -69,6 +74,8 @@ struct Inner {
     strays: Strays,
     /// Requests of the server whose answers are not written.
     owed: usize,
+    /// The requests that were answered last, and whether with a failure.
+    answered: VecDeque<(i64, bool)>,
 }
 
 /// Lines that were no message: how many, and the beginnings of the first and the last of them.
@@ -296,6 +303,7 @@ where
                 Read::Message(message) => return Some(*message),
                 Read::Nothing => {}
                 Read::Nameless(why) => self.state.inner().sent.nameless(why, self.env.now()),
+                Read::Misnamed(why) => self.state.inner().sent.misnamed(why, self.env.now()),
                 Read::Broken(why) => {
                     tracing::debug!(why, "the connection to a tool server ends");
                     self.state.end(&why);
@@ -321,6 +329,8 @@ enum Read {
     Nothing,
     /// Said of something that it was sent, and not of what.
     Nameless(String),
+    /// The answer to what it was never asked, while a call waits.
+    Misnamed(String),
     /// The end of the connection.
     Broken(String),
 }
@@ -371,10 +381,7 @@ fn stray(line: &[u8], state: &mut Inner) -> Read {
     }
     state.strays.count += 1;
     state.strays.last.clone_from(&beginning);
-    let params = Some(json!({ "line": beginning }));
-    let notification = ServerNotification::CustomNotification(CustomNotification::new(STRAY, params));
-    let told = JsonRpcNotification { jsonrpc: JsonRpcVersion2_0, notification };
-    Read::Message(Box::new(JsonRpcMessage::Notification(told)))
+    told(STRAY, json!({ "line": beginning }))
 }
 
 /// Whether what is no message of the protocol names a request that waits, and has what only an answer has: waiting on would be in vain.
@@ -423,18 +430,21 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
             state.sent.answered(id.unsigned_abs());
             return Read::Nothing;
         }
-        // An answer to nothing that was asked. While a call waits, it may have been meant for that call.
+        // An answer to nothing that was asked. It may be meant for a call that waits, and the call's own answer may come behind it.
         if state.awaited.is_empty() {
             tracing::debug!("passing over an answer to no request");
             return Read::Nothing;
         }
-        return broken("it answered a request that was not made");
+        return Read::Misnamed("it answered a request that was not made".to_owned());
     };
     state.sent.answered(id.unsigned_abs());
     if !state.awaited.remove(&id) {
-        tracing::debug!("passing over an answer that nobody waits for any more");
-        return Read::Nothing;
+        return answered_again(id, &message, state);
     }
+    if state.answered.len() == MOST_ANSWERED {
+        state.answered.pop_front();
+    }
+    state.answered.push_back((id, says_failure(&message)));
     let id = RequestId::Number(id);
     Read::Message(Box::new(match answer(&mut message) {
         Ok(Answer::Result(result)) => {
@@ -446,6 +456,32 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
         }
         Err(why) => return broken(why),
     }))
+}
+
+/// An answer that nobody waits for any more. Where the call was answered otherwise before, that is told, once: the first answer counts, and whoever
+/// reads it has to know that its server said the contrary, too.
+fn answered_again(id: i64, message: &Map<String, Value>, state: &mut Inner) -> Read {
+    let failed = says_failure(message);
+    let contradicts = |(answered, had_failed): &(i64, bool)| *answered == id && *had_failed != failed;
+    let Some(at) = state.answered.iter().position(contradicts) else {
+        tracing::debug!("passing over an answer that nobody waits for any more");
+        return Read::Nothing;
+    };
+    state.answered.remove(at);
+    told(SECOND_ANSWER, json!({ "request": id, "failed": failed }))
+}
+
+/// Whether an answer says that its call failed.
+fn says_failure(message: &Map<String, Value>) -> bool {
+    let is_error = message.get("result").and_then(|result| result.get("isError")).and_then(Value::as_bool);
+    is_error == Some(true) || message.get("error").is_some_and(|error| !error.is_null())
+}
+
+/// A notification of our own, to our side of the connection.
+fn told(method: &'static str, params: Value) -> Read {
+    let notification = ServerNotification::CustomNotification(CustomNotification::new(method, Some(params)));
+    let told = JsonRpcNotification { jsonrpc: JsonRpcVersion2_0, notification };
+    Read::Message(Box::new(JsonRpcMessage::Notification(told)))
 }
 
 fn nameless(message: &Map<String, Value>) -> Read {
@@ -623,8 +659,7 @@ mod tests {
 
     #[test]
     fn what_may_have_been_an_answer_ends_the_connection() {
-        let lines: [&[u8]; 11] = [
-            br#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
+        let lines: [&[u8]; 10] = [
             br#"{"jsonrpc":"2.0","id":3,"result":{"content":["#,
             br#"{"jsonrpc":"2.0","id":3}"#,
             br#"{"jsonrpc":"2.0","id":3,"error":{"message":"no code"}}"#,
@@ -759,6 +794,70 @@ mod tests {
             assert!(matches!(read_message(pong.as_bytes(), &mut state), Read::Nothing), "{pong}");
             assert_eq!(state.awaited.len(), 1);
         }
+    }
+
+    /// An answer under a number that nobody gave costs the call that waits nothing while its own may come behind it; and without one the call is not
+    /// waited for without end.
+    #[tokio::test]
+    async fn an_answer_to_what_was_never_asked_takes_no_call_its_own() {
+        let read = read_message(answered(99).as_bytes(), &mut waiting_for(&[3]));
+        assert!(matches!(read, Read::Misnamed(_)), "{read:?}");
+        for is_answered in [true, false] {
+            let (ours, theirs) = tokio::io::duplex(4096);
+            let (read, write) = tokio::io::split(theirs);
+            let (mut wire, state) = Wire::new(read, write, Env::simulated(1));
+            let (_hears, mut says) = tokio::io::split(ours);
+            let request = CustomRequest::new("tools/call", Some(json!({"name": "t"})));
+            let request = JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(1));
+            wire.send(request).await.unwrap();
+            let own = if is_answered { answered(1) } else { String::new() };
+            says.write_all(format!("{}\n{own}\n", answered(4711)).as_bytes()).await.unwrap();
+            let heard = wire.receive().await;
+            assert_eq!((heard.is_some(), state.ended().is_none()), (is_answered, is_answered), "{heard:?}");
+            let why = state.ended().unwrap_or_default();
+            assert_eq!(why.contains("it answered a request that was not made"), !is_answered, "{why}");
+        }
+    }
+
+    /// The first answer counts; one behind it that says the contrary is told of, once.
+    #[test]
+    fn a_second_answer_that_says_the_contrary_is_told_of() {
+        let (done, failed) = (r#""result":{"content":[]}"#, r#""result":{"content":[],"isError":true}"#);
+        let refused = r#""error":{"code":-32601,"message":"no"}"#;
+        let says = |state: &mut Inner, answer: &str| {
+            read_message(format!(r#"{{"jsonrpc":"2.0","id":3,{answer}}}"#).as_bytes(), state)
+        };
+        for (first, second, is_told) in [
+            (done, failed, true),
+            (failed, done, true),
+            (refused, done, true),
+            (done, refused, true),
+            (done, done, false),
+            (failed, refused, false),
+        ] {
+            let mut state = waiting_for(&[3]);
+            let Read::Message(message) = says(&mut state, first) else { panic!("{first}") };
+            assert!(matches!(*message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)), "{first}: {message:?}");
+            match says(&mut state, second) {
+                Read::Message(message) => {
+                    let JsonRpcMessage::Notification(JsonRpcNotification { notification, .. }) = *message else {
+                        panic!("{second}: {message:?}")
+                    };
+                    let ServerNotification::CustomNotification(told) = notification else { panic!("{notification:?}") };
+                    assert!(is_told, "{first}, {second}");
+                    assert_eq!(told.method, SECOND_ANSWER, "{first}, {second}");
+                    let is_failure = second != done;
+                    assert_eq!(told.params, Some(json!({"request": 3, "failed": is_failure})), "{first}, {second}");
+                }
+                other @ (Read::Nothing | Read::Nameless(_) | Read::Misnamed(_) | Read::Broken(_)) => {
+                    assert!(matches!(other, Read::Nothing) && !is_told, "{first}, {second}: {other:?}");
+                }
+            }
+            assert!(matches!(says(&mut state, second), Read::Nothing), "once");
+        }
+        // What was given up before it was answered has no first answer.
+        let mut state = waiting_for(&[]);
+        assert!(matches!(says(&mut state, done), Read::Nothing));
     }
 
     fn answered(id: i64) -> String {

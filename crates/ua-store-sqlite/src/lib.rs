@@ -45,6 +45,7 @@ mod log_room;
 mod maintenance;
 mod mirror;
 mod open;
+mod opened;
 mod override_rows;
 mod places;
 mod pointers;

@@ -564,7 +564,7 @@ pub fn check_folder(folder: &Path) -> Result<(), StoreError> {
         )))
     };
     if above.uid() != us && above.uid() != 0 {
-        return others(&format!("another user (uid {})", above.uid()), &format!("chown {us}"));
+        return Err(refused(of_another(folder, above.uid(), us)));
     }
     if above.mode() & 0o002 != 0 {
         return others("everybody", "chmod o-w");
@@ -574,6 +574,20 @@ pub fn check_folder(folder: &Path) -> Result<(), StoreError> {
         return others(&format!("everybody in its group (gid {})", above.gid()), "chmod g-w");
     }
     Ok(())
+}
+
+/// The refusal of a folder that is another user's. Root is not told to take it: `sudo` that kept HOME meets the folder of the person who called it,
+/// whom that would lock out.
+fn of_another(folder: &Path, owner: u32, us: u32) -> String {
+    let (shown, word) = (folder.shown(), ua_core::shell_word(folder));
+    let mend = if us == 0 {
+        format!(
+            "run the command as that user (`sudo -u '#{owner}' ua …`; if that is you, without `sudo`), or use a folder of root's own"
+        )
+    } else {
+        format!("use a folder of your own, or `sudo chown {us} {word}`")
+    };
+    format!("another user (uid {owner}) may make files in {shown}, or replace them; {mend}")
 }
 
 /// The lock under which the database at `path` is made, migrated and replaced.
@@ -610,6 +624,15 @@ mod tests {
     use super::*;
 
     type Maker = Box<dyn Fn(&Path)>;
+
+    #[test]
+    fn root_is_not_told_to_take_the_folder_of_whoever_called_sudo() {
+        let folder = Path::new("/home/ada/a b");
+        let told = of_another(folder, 1000, 0);
+        assert!(told.contains("`sudo -u '#1000' ua …`") && !told.contains("chown"), "{told}");
+        let told = of_another(folder, 1001, 1000);
+        assert!(told.ends_with("use a folder of your own, or `sudo chown 1000 '/home/ada/a b'`"), "{told}");
+    }
 
     /// Two processes of one new root: one of them makes the database while the other looks whose it is.
     #[test]

@@ -25,6 +25,7 @@ use crate::error::{DbError, refused, refused_because, words};
 use crate::event_chain::EventChain;
 use crate::kept::Kept;
 use crate::log_room::LogRoom;
+use crate::opened::Opened;
 use crate::pragma::{self, say};
 use crate::{schema, spans};
 
@@ -130,8 +131,10 @@ impl Writer {
         let chain =
             EventChain::new(&connection).map_err(|error| refused_because("the newest event cannot be read", error))?;
         let log_room = connection.path().map(|path| LogRoom::beside(Path::new(path))).unwrap_or_default();
+        let opened = connection.path().and_then(|path| Opened::at(Path::new(path)));
         let worker = Worker {
             connection,
+            opened,
             own_log,
             log_room,
             log,
@@ -227,6 +230,8 @@ fn closed() -> StoreError {
 #[derive(Debug)]
 struct Worker {
     connection: Connection,
+    /// The file that the connection has open; `None` for one in memory.
+    opened: Option<Opened>,
     /// SQLite's log, which is marked as this database's.
     own_log: OwnLog,
     /// Room at the end of that log.
@@ -398,6 +403,12 @@ impl Worker {
 
     fn finish(&mut self) -> Result<(), Broken> {
         self.chain.link(&self.connection)?;
+        // As late as can be: whatever is sent, is sent on the word of this commit.
+        if self.durability == Durability::Synced
+            && let Some(opened) = &self.opened
+        {
+            opened.check().map_err(DbError::Store)?;
+        }
         say(&self.connection, "COMMIT")?;
         if let Err(error) = self.own_log.after() {
             // It is committed all the same.
@@ -488,6 +499,28 @@ mod tests {
             assert_eq!(found, wanted, "write {number}");
         }
         assert_eq!(writer.batches(), Batches { synced: 2, relaxed: 1 });
+    }
+
+    /// What is committed into a file that nobody finds again is no record: nothing may be sent on its word.
+    #[tokio::test]
+    async fn nothing_is_committed_once_the_file_is_not_the_one_at_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        let (path, aside) = (folder.path().join("plain.db"), folder.path().join("aside.db"));
+        let synced =
+            async |number| writer.write("a write", Durability::Synced, true, move |db| insert(db, number)).await;
+        synced(1).await.unwrap();
+        std::fs::rename(&path, &aside).unwrap();
+        let gone = synced(10).await.unwrap_err();
+        let StoreError::Unavailable { why, retry: Retry::Never, .. } = &gone else { panic!("{gone:?}") };
+        assert!(why.contains("was removed or moved away while it was open"), "{why}");
+        std::fs::copy(&aside, &path).unwrap();
+        let other = synced(100).await.unwrap_err();
+        assert!(other.to_string().contains("another file was put in the place of the database"), "{other}");
+        // Whoever puts it back has all that was committed, and nothing of what was refused.
+        std::fs::rename(&aside, &path).unwrap();
+        synced(1_000).await.unwrap();
+        assert_eq!(writer.write("a look", Durability::Relaxed, false, sum).await.unwrap(), 1_001);
     }
 
     /// Work that tells when it runs, and holds the thread until it is released.

@@ -31,8 +31,8 @@ use ua_core::{
 };
 
 use crate::record::{
-    AttemptRecord, CallRecord, Choice, EventRecord, QuestionKind, QuestionStatus, ReceiptRecord, RequestStatus,
-    RunRecords,
+    AttemptRecord, CallRecord, Choice, EventRecord, QuestionKind, QuestionStatus, ReceiptRecord, RequestRecord,
+    RequestStatus, RunRecords,
 };
 
 pub use agreement::{check_agreement, check_agreement_of_family};
@@ -342,14 +342,18 @@ fn checkpoints(found: &mut Violations, records: &RunRecords) {
     }
 }
 
-/// A request to the model is charged once; nothing stays reserved once the run ended.
+/// A request to the model is charged once; nothing stays reserved once the run ended. What brought a reply is charged as its provider counted, or,
+/// where that counted nothing or not all of it, as estimated.
 fn requests(found: &mut Violations, records: &RunRecords) {
-    let actual = records.requests.iter().filter(|request| request.status == RequestStatus::Actual).count();
-    if actual < records.turns.len() {
+    let is_for_a_reply =
+        |request: &&RequestRecord| matches!(request.status, RequestStatus::Actual | RequestStatus::Partial);
+    let charged: BTreeSet<u32> = records.requests.iter().filter(is_for_a_reply).map(|request| request.turn).collect();
+    let uncharged: Vec<u32> =
+        records.turns.iter().map(|turn| turn.turn).filter(|turn| !charged.contains(turn)).collect();
+    if !uncharged.is_empty() {
         let why = format!(
-            "{}, but {actual} charged as the provider said",
-            ua_core::counted(records.turns.len(), "turn"),
-            actual = ua_core::counted(actual, "request")
+            "{}, and for the replies of {uncharged:?} nothing is charged",
+            ua_core::counted(records.turns.len(), "turn")
         );
         found.add("each_request_is_charged_once", &records.run.run_id, why);
     }
@@ -392,9 +396,10 @@ fn end(found: &mut Violations, records: &RunRecords) {
 #[cfg(all(test, feature = "conformance"))]
 #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 mod tests {
-    use ua_core::CallStatus;
+    use ua_core::{CallStatus, Usage};
 
     use super::*;
+    use crate::commit::RequestEnd;
     use crate::conformance::{Scene, samples};
     use crate::{LedgerStore as _, MemStore, RunStore as _, UnknownResolution};
 
@@ -421,6 +426,30 @@ mod tests {
         for status in CallStatus::ALL {
             let (records, events) = run_with(&[("call_1", *status)]).await;
             assert_eq!(check(&records, &events), [], "{status}");
+        }
+    }
+
+    /// Of a reply its provider counts all, one half, nothing, or, what is the same, no tokens at all: each is charged, and nothing is wrong with that.
+    #[tokio::test]
+    async fn a_reply_that_nobody_counted_violates_nothing() {
+        let of_input = Usage { input_tokens: 70, ..Usage::default() };
+        let of_output = Usage { output_tokens: 80, ..Usage::default() };
+        for told in [None, Some(Usage::default()), Some(of_input), Some(of_output), Some(samples::usage())] {
+            let store = MemStore::default();
+            let scene = Scene::begin(&store, "run_1").await;
+            // A request that was lost before it is charged as well, and is none of the reply's.
+            let lost = store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+            store.close_request(&scene.lease, lost, RequestEnd::Baseline, samples::at(3)).await.unwrap();
+            let request = store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+            let mut draft = samples::draft(&scene.step, 1, request, Vec::new());
+            draft.reply.usage = told;
+            store.record_turn(&scene.lease, draft).await.unwrap();
+            let records = scene.records().await;
+            let mut broken = check(&records, &[]);
+            broken.extend(check_agreement(&records, &[]));
+            broken.extend(check_family(std::slice::from_ref(&records)));
+            broken.extend(check_agreement_of_family(std::slice::from_ref(&records)));
+            assert_eq!(broken, [], "{told:?}");
         }
     }
 
@@ -466,7 +495,7 @@ mod tests {
     async fn each_statement_is_seen_when_it_is_broken() {
         type Break = fn(&mut RunRecords);
         let (whole, events) = run_with(&[("call_1", CallStatus::Succeeded)]).await;
-        let breaks: [(&str, Break); 9] = [
+        let breaks: [(&str, Break); 10] = [
             ("attempts_are_counted", |r| r.attempts.clear()),
             ("intent_before_act", |r| r.calls[0].idempotency_key = None),
             ("success_has_a_receipt", |r| r.receipts.clear()),
@@ -476,6 +505,7 @@ mod tests {
             ("turns_are_counted", |r| r.run.turn_index = 7),
             ("decided_before_sent", |r| r.turns.clear()),
             ("each_request_is_charged_once", |r| r.requests.clear()),
+            ("each_request_is_charged_once", |r| r.requests[0].status = RequestStatus::Baseline),
         ];
         for (invariant, break_it) in breaks {
             let mut records = whole.clone();

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
@@ -252,7 +252,22 @@ impl Relay {
                     let wire = Arc::clone(wire);
                     async move { wire.resume(&after).await }
                 };
-                reading::follow(&wire.env, response, |data| wire.understand(data, id), resume).await
+                // What else comes on it may come before the answer (one to what was never asked, for instance) and is passed over, as it is on a pipe.
+                let first_stray = OnceLock::new();
+                let understand = |data: &[u8]| {
+                    wire.understand(data, id).or_else(|failure| {
+                        let why = failure.into_why();
+                        tracing::debug!(server = wire.server, why, "a message on a stream is passed over");
+                        first_stray.get_or_init(|| why);
+                        Ok(None)
+                    })
+                };
+                let followed = reading::follow(&wire.env, response, understand, resume).await;
+                match (followed, first_stray.get()) {
+                    // It may have been what was meant for the answer.
+                    (Err(Failure::Lost(why)), Some(stray)) => Err(Failure::Lost(format!("{why}; before that {stray}"))),
+                    (followed, _) => followed,
+                }
             }
             kind => {
                 let is_empty = response.content_length() == Some(0);
@@ -494,10 +509,15 @@ mod tests {
 
     /// What becomes of call 7 where the server answers with this status and error. `version`: the revision that the request says it is of.
     async fn relayed(version: Option<&str>, status: &str, code: i64) -> Relayed {
+        let body = json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": "as it says"}}).to_string();
+        relayed_with(version, status, "application/json", body).await
+    }
+
+    /// What becomes of it where the server answers with this.
+    async fn relayed_with(version: Option<&str>, status: &str, kind: &str, body: String) -> Relayed {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let body = json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": "as it says"}}).to_string();
-        let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n");
+        let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nconnection: close\r\n");
         let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
         let serving = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -519,6 +539,23 @@ mod tests {
         let relayed = relay.request(7, &message, &[]).await;
         serving.await.unwrap();
         relayed
+    }
+
+    /// What comes on a stream beside the answer takes it from no call; without an answer it is said what came in its place.
+    #[tokio::test]
+    async fn what_else_comes_on_a_stream_costs_a_call_no_answer() {
+        let event = |id: u64| format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": id, "result": {"n": id}}));
+        for (body, is_answered) in
+            [(format!("data: Starting up ...\n\n{}{}", event(4711), event(7)), true), (event(4711), false)]
+        {
+            match relayed_with(None, "200 OK", "text/event-stream", body).await {
+                Relayed::Answer(answer) => assert_eq!((&answer["result"]["n"], is_answered), (&json!(7), true)),
+                Relayed::Lost(why) => {
+                    assert!(!is_answered && why.contains("it answered a request that was not made"), "{why}");
+                }
+                other @ (Relayed::Status { .. } | Relayed::NotSent(_)) => panic!("{is_answered}: {other:?}"),
+            }
+        }
     }
 
     /// The status is what proves that nothing was begun, so a call that was refused for its headers or its version has that for its outcome; what a

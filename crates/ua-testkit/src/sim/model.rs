@@ -41,6 +41,8 @@ pub(super) struct Habits {
     pub(super) is_wordy: bool,
     /// It asks again for what a run went on without, although nobody knows whether it happened.
     pub(super) repeats_in_doubt: bool,
+    /// Its provider never says how many tokens a whole reply took, as many servers of one's own do not.
+    pub(super) counts_nothing: bool,
 }
 
 /// What the provider billed.
@@ -394,8 +396,10 @@ impl LlmProvider for AskedBy {
             (false, true) => StopReason::EndTurn,
             (false, false) => StopReason::ToolUse,
         };
-        state.billed.whole += input + WHOLE_OUTPUT;
-        let usage = Some(Usage { input_tokens: input, output_tokens: WHOLE_OUTPUT, ..Usage::default() });
+        // What it wrote nobody counts then: only the estimate is to be booked.
+        let counted = Usage { input_tokens: input, output_tokens: WHOLE_OUTPUT, ..Usage::default() };
+        let usage = (!self.model.habits.counts_nothing).then_some(counted);
+        state.billed.whole += usage.map_or(input, |usage| usage.total());
         Ok(ModelTurn { blocks, stop_reason, usage, model: request.model.clone(), response_id: None })
     }
 }

@@ -262,6 +262,7 @@ impl Stage {
                 || is_drawn && !is_cut && Chance::of(seed, "repeats").one_in(2),
                 |path| path.scene.repeats_in_doubt(),
             ),
+            counts_nothing: is_drawn && Chance::of(seed, "counts").one_in(4),
         };
         let moves = options.path.as_ref().is_some_and(|path| path.scene == Scene::Moved);
         let servers = if moves { Servers::moving } else { Servers::new };
