@@ -4,7 +4,8 @@
 //! only that a request which it did not begin within the *horizon* is taken to be never begun. The horizon is counted from
 //! the moment at which the attempt was given up. An attempt of an earlier process was given up when that process ended at the latest, so for
 //! it the start of this process counts, or what is recorded with the attempt: the wall clock of then, which somebody may have set since, and
-//! which therefore counts half. Otherwise a wall clock has no say in it.
+//! which therefore counts half, and no more than is known to have passed since where a clock keeps that ([`Env::time`]). Otherwise a wall clock
+//! has no say in it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,15 +66,22 @@ impl Horizon {
     pub fn left(&self, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         let from = self.times().get(generation).copied().unwrap_or(self.started_at);
         let own = self.span.saturating_sub(self.env.clock.uptime().saturating_sub(from));
-        let recorded = lost_at.map(|lost_at| self.span.saturating_sub(self.env.now().since(lost_at) / 2));
+        let recorded = lost_at.map(|lost_at| self.recorded(lost_at));
         recorded.map_or(own, |recorded| recorded.min(own))
+    }
+
+    /// The same by what is recorded.
+    fn recorded(&self, lost_at: Timestamp) -> Duration {
+        let time = self.env.time();
+        let half = self.span.saturating_sub(time.now().since(lost_at) / 2);
+        half.max(time.end_of(lost_at, self.span).since(time.now())).min(self.span)
     }
 
     /// What may still come of an attempt that another process may have sent. One whose end is not recorded is followed, or nobody has said since when it
     /// is not; how long this process is there says nothing of it.
     pub fn of_another(&self, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
         let Some(ended_at) = ended_at else { return MayAct::Yes };
-        let recorded = self.span.saturating_sub(self.env.now().since(ended_at) / 2);
+        let recorded = self.recorded(ended_at);
         let is_own = self.times().contains_key(generation);
         let left = if is_own { self.left(generation, Some(ended_at)) } else { recorded };
         if left.is_zero() { MayAct::No } else { MayAct::For(left) }
