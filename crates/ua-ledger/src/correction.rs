@@ -12,7 +12,7 @@ use ua_store::{
 };
 
 use crate::answer::UNKNOWN_OUTCOME;
-use crate::enquiry::{given_up_at, horizon};
+use crate::enquiry::{GivenUp, given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::question::look_after;
 
@@ -47,7 +47,8 @@ pub(crate) fn absent_from_since(
         return None; // it was answered, or never left
     }
     let horizon = horizon(&call.policy)?;
-    let until = time.end_of(given_up_at(call, attempts).unwrap_or(asked), horizon);
+    let given_up = given_up_at(call, attempts).unwrap_or_else(|| GivenUp::at(asked));
+    let until = given_up.end(horizon, |from, span| time.end_of(from, span));
     (time.now() < until).then_some(until)
 }
 

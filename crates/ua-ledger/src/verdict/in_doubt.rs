@@ -10,7 +10,7 @@ use super::against::{Against, was_told};
 use super::{Case, Decision, Known, Verdict, Word, happened, lets_go, word};
 use crate::effect_limit::EffectLimit;
 use crate::elsewhere::elsewhere;
-use crate::enquiry::{Asked, Finding, given_up_at, horizon};
+use crate::enquiry::{Asked, Finding, GivenUp, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
 use crate::lost::LostCall;
@@ -204,9 +204,9 @@ impl<'v> Case<'v> {
     fn by_its_policy(&self, end: fn(&Time, Timestamp, Duration) -> Timestamp) -> Option<Timestamp> {
         // One that its tool still has is given up when a person is asked about it, that is now.
         let is_under_way = self.call.status == CallStatus::Running;
-        let now = || is_under_way.then(|| self.rules.time.now());
+        let now = || is_under_way.then(|| GivenUp::at(self.rules.time.now()));
         let given_up = given_up_at(self.call, &self.view.attempts).or_else(now)?;
-        horizon(&self.call.policy).map(|horizon| end(&self.rules.time, given_up, horizon))
+        horizon(&self.call.policy).map(|horizon| given_up.end(horizon, |from, span| end(&self.rules.time, from, span)))
     }
 
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {

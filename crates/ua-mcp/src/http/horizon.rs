@@ -121,9 +121,59 @@ impl Drop for Watch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use ua_core::{Clock, Looks, SeededEntropy, SimClock, Sleep, Time};
+
     use super::*;
 
     const SPAN: Duration = Duration::from_secs(30);
+
+    /// A clock that somebody sets, where it is kept how it was seen.
+    #[derive(Debug, Default)]
+    struct Kept {
+        passes: SimClock,
+        ahead: AtomicI64,
+        looks: Mutex<Looks>,
+    }
+
+    impl Clock for Kept {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.passes.now().as_millis() + self.ahead.load(Ordering::SeqCst))
+        }
+
+        fn uptime(&self) -> Duration {
+            self.passes.uptime()
+        }
+
+        fn kept_time(&self) -> Option<Time> {
+            let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+            looks.look("boot", self.uptime(), self.now());
+            Some(looks.time("boot", self.now()))
+        }
+
+        fn sleep(&self, span: Duration) -> Sleep {
+            self.passes.sleep(span)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_between_two_processes_makes_nothing_pass() {
+        for (ahead, seconds) in [(0, 25), (31_000, 26), (120_000, 26), (3_600_000, 26), (-60_000, 30)] {
+            let clock = Arc::new(Kept::default());
+            let env = Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(1)) };
+            env.time();
+            let lost_at = env.now();
+            env.clock.sleep(Duration::from_secs(4)).await;
+            clock.ahead.store(ahead, Ordering::SeqCst);
+            let later = Horizon::new(SPAN, env.clone());
+            let left = later.left("http-earlier", Some(lost_at));
+            assert!(left >= Duration::from_secs(seconds), "{ahead}: {left:?}");
+            let MayAct::For(left) = later.of_another("http-earlier", Some(lost_at)) else { panic!("{ahead}") };
+            assert!(left >= Duration::from_secs(seconds), "{ahead}: {left:?}");
+        }
+    }
 
     async fn waited(horizon: &Horizon, env: &Env, generation: &str) -> Duration {
         waited_since(horizon, env, generation, None).await
