@@ -111,8 +111,8 @@ impl Time {
         self.known_from.map_or(end, |known_from| end.max(known_from.plus(span)))
     }
 
-    /// The same for whoever asks whether another stored instant is behind that, which was held to it when it was stored: what is not known since is no
-    /// reason not to believe it.
+    /// The same for whoever asks whether another stored instant is behind that, which was held to it when it was stored: what is not known any more
+    /// is no reason not to believe it.
     pub fn end_beside(&self, from: Timestamp, span: Duration) -> Timestamp {
         self.may_have_been(from).max().unwrap_or(from).plus(span)
     }
