@@ -107,14 +107,14 @@ impl Time {
     /// What the wall clock has to say before `span` has surely passed since `from`: the question of whatever has to be over. It goes by the latest
     /// time that `from` may have been.
     pub fn end_of(&self, from: Timestamp, span: Duration) -> Timestamp {
-        let end = self.end_beside(from, span);
-        self.known_from.map_or(end, |known_from| end.max(known_from.plus(span)))
+        let latest = self.may_have_been(from).max().unwrap_or(from);
+        latest.max(self.known_from.unwrap_or(latest)).plus(span)
     }
 
-    /// The same for whoever asks whether another stored instant is behind that, which was held to it when it was stored: what is not known any more
-    /// is no reason not to believe it.
+    /// The same for whoever asks whether another stored instant is behind that. Where it is kept how the clock is set, that one was held to it when it
+    /// was stored, and is believed: what happened to the clock behind it is no reason not to.
     pub fn end_beside(&self, from: Timestamp, span: Duration) -> Timestamp {
-        self.may_have_been(from).max().unwrap_or(from).plus(span)
+        if self.known_from.is_some() { from.plus(span) } else { self.end_of(from, span) }
     }
 
     /// Whether `span` may have passed since `from`: the question of whatever must not be over. It goes by the earliest time that `from` may have
