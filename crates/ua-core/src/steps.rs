@@ -111,8 +111,8 @@ impl Time {
         latest.max(self.known_from.unwrap_or(latest)).plus(span)
     }
 
-    /// The same for whoever asks whether another stored instant is behind that. Where it is kept how the clock is set, that one was held to it when it
-    /// was stored, and is believed: what happened to the clock behind it is no reason not to.
+    /// The same for whoever asks whether another stored instant is behind that. Where it is kept how the clock is set, that one was held to it when
+    /// it was stored, and is believed: what happened to the clock behind it is no reason not to.
     pub fn end_beside(&self, from: Timestamp, span: Duration) -> Timestamp {
         if self.known_from.is_some() { from.plus(span) } else { self.end_of(from, span) }
     }

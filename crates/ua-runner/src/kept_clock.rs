@@ -1,9 +1,8 @@
 //! A clock that knows how it was set before this process.
 //!
 //! What the wall clock says beside the time since the machine was started is kept in a file of the folder of locks, which no program of a model can
-//! write. It is looked at where a span is measured that began in another process, and written only when something was seen that is not in it: once for each
-//! process, and when the clock was set. Where the file is lost or cannot be read, nothing is known of what was stored before: that is waited for
-//! once more.
+//! write. It is looked at where a span is measured that began in another process, and written once for each process and when the clock was set.
+//! Where the file is lost or cannot be read, nothing is known of what was stored before: that is waited for once more.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
