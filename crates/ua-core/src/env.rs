@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::steps::Time;
+
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, from the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -186,6 +188,10 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn uptime(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.now().as_millis()).unwrap_or(0))
     }
+    /// The time, with how the wall clock was set in this process and in those before it, where somebody keeps that.
+    fn kept_time(&self) -> Option<Time> {
+        None
+    }
     /// Waits for `span`.
     fn sleep(&self, span: Duration) -> Sleep;
     /// Whether time passes while nobody waits for it, so that a task of its own may wait for each second. A simulated clock moves only when
@@ -223,6 +229,11 @@ impl Env {
     /// The instant now.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The time, for a span that began in another process: what the wall clock says, with what is known of how it was set.
+    pub fn time(&self) -> Time {
+        self.clock.kept_time().unwrap_or_else(|| Time::plain(self.now()))
     }
 
     /// Waits so long; for ever where there is no such time.

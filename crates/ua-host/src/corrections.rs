@@ -164,7 +164,7 @@ async fn recorded(
     };
     if said.outcome == CorrectedTo::NotHappened {
         let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
-        if let Some(until) = ua_ledger::absent_from(call, &attempts, env.now()) {
+        if let Some(until) = ua_ledger::absent_from(call, &attempts, &env.time()) {
             return Err(may_still_begin(call, until));
         }
     }

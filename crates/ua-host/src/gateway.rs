@@ -541,7 +541,7 @@ async fn serve_alone(
         made_from,
     };
     let store = Arc::new(store);
-    let broker = Broker::new(config, store.clone(), Arc::new(classifier), host.redactor().clone(), host.env().clone());
+    let broker = Broker::new(config, store.clone(), Arc::new(classifier), host.redactor().clone(), home.env());
     let told = broker.clone();
     tokio::select! {
         served = ua_broker::serve(broker, lock) => served.map_err(|error| {

@@ -352,6 +352,11 @@ impl Home {
         folder == resolved(&self.root) || is_below(&self.root) || is_below(self.state()) || is_database
     }
 
+    /// The real clock and the source of ids; the clock keeps here how it is set.
+    pub(crate) fn env(&self) -> ua_core::Env {
+        ua_runner::with_kept_clock(ua_core::system::env(), self.locks())
+    }
+
     /// The folder of the lock files.
     pub fn locks(&self) -> PathBuf {
         self.state().join(LOCKS)

@@ -43,15 +43,16 @@ impl Host {
     /// the front door cleans its own output with; it learns every secret that the host meets, the keys of the settings at once.
     pub fn new(settings: Arc<Settings>, root: Option<&Path>, redactor: Redactor) -> Result<Self, HostError> {
         let known = KnownSecrets::new(settings.clone(), redactor);
+        let home = Home::new(&settings, root, &known)?;
         Ok(Self {
-            home: Home::new(&settings, root, &known)?,
+            env: home.env(),
+            home,
             settings,
             known,
             logins: Arc::default(),
             seams: Arc::new(Open),
             spans: Arc::new(NoSpans),
             foreteller: None,
-            env: ua_core::system::env(),
             entrypoint: "cli",
         })
     }
@@ -69,6 +70,7 @@ impl Host {
     pub fn beside(mut self, job: &Path) -> (Self, bool) {
         let before = self.home.root().to_path_buf();
         self.home = self.home.beside(&self.settings, job);
+        self.env = self.home.env();
         let is_elsewhere = self.home.root() != before;
         (self, is_elsewhere)
     }
@@ -76,7 +78,7 @@ impl Host {
     /// The same over another place.
     #[must_use]
     pub(crate) fn at(&self, home: Home) -> Self {
-        Self { home, ..self.clone() }
+        Self { env: home.env(), home, ..self.clone() }
     }
 
     /// The same with wrapped ports.

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{Audience, Block, CallId, CallStatus, CorrectedTo, RawReply, Resolution, Timestamp};
+use ua_core::{Audience, Block, CallId, CallStatus, CorrectedTo, RawReply, Resolution, Time, Timestamp};
 use ua_store::{
     AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, QuestionKind, QuestionRecord, RunRecords, rules,
 };
 
 use crate::answer::UNKNOWN_OUTCOME;
-use crate::enquiry::{given_up_at, horizon};
+use crate::enquiry::{GivenUp, given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::question::look_after;
 
@@ -31,9 +31,9 @@ pub fn correct_call(call: &CallRecord, correction: Correction, is_idle: bool) ->
 }
 
 /// From when on nobody can begin the call any more, for a word that it did not happen. `None` when that is so already.
-pub fn absent_from(call: &CallRecord, attempts: &[AttemptRecord], now: Timestamp) -> Option<Timestamp> {
+pub fn absent_from(call: &CallRecord, attempts: &[AttemptRecord], time: &Time) -> Option<Timestamp> {
     // One that has not ended ends with the word.
-    absent_from_since(call, attempts, now, now)
+    absent_from_since(call, attempts, time.now(), time)
 }
 
 /// The same, where nobody has followed an attempt since `asked` that has not ended.
@@ -41,14 +41,15 @@ pub(crate) fn absent_from_since(
     call: &CallRecord,
     attempts: &[AttemptRecord],
     asked: Timestamp,
-    now: Timestamp,
+    time: &Time,
 ) -> Option<Timestamp> {
     if !matches!(call.status, CallStatus::Running | CallStatus::Unknown) {
         return None; // it was answered, or never left
     }
     let horizon = horizon(&call.policy)?;
-    let until = given_up_at(call, attempts).unwrap_or(asked).plus(horizon);
-    (now < until).then_some(until)
+    let given_up = given_up_at(call, attempts).unwrap_or_else(|| GivenUp::at(asked));
+    let until = given_up.end(horizon, |from, span| time.end_of(from, span));
+    (time.now() < until).then_some(until)
 }
 
 /// Whether a person was asked about the newest attempt of the call when the other side could not begin it any more: whoever asked had waited for that,

@@ -79,7 +79,7 @@ pub struct Enquiry {
     found: FoundRule,
     absent: Option<AbsentRule>,
     first_sent: Timestamp,
-    given_up: Option<Timestamp>,
+    given_up: Option<GivenUp>,
     wait: Duration,
 }
 
@@ -216,7 +216,8 @@ impl Enquiry {
     /// What the tool's answer to a question asked at `time` proves. *Absent* proves something from then on: the latest deadline of an attempt,
     /// or the moment its loss was stored if that is later, plus the horizon and the settle time.
     pub fn judge(&self, outcome: &Outcome, time: &Time) -> Asked {
-        let conclusive_from = self.given_up.map(|given_up| time.end_of(given_up, self.wait));
+        let conclusive_from =
+            self.given_up.as_ref().map(|given_up| given_up.end(self.wait, |from, span| time.end_of(from, span)));
         Asked { finding: self.read(outcome, time.now()), tool: self.tool.raw.clone(), at: time.now(), conclusive_from }
     }
 
@@ -389,7 +390,7 @@ impl Enquiry {
 
     /// When the call can have made its entry: until the other side cannot begin it any more, or now, if nobody knows since when that is so.
     fn window(&self, wanted: &Wanted, now: Timestamp) -> Window {
-        let last = self.given_up.map_or(now, |given_up| given_up.plus(self.wait));
+        let last = self.given_up.as_ref().map_or(now, |given_up| given_up.end(self.wait, Timestamp::plus));
         Window { from: self.first_sent.minus(wanted.within()), until: last.plus(wanted.within()) }
     }
 
@@ -455,16 +456,37 @@ pub(crate) fn horizon(policy: &CallPolicy) -> Option<Duration> {
     policy.horizon.or_else(|| policy.probe.is_some().then_some(CallPolicy::DEFAULT_HORIZON))
 }
 
+/// When the attempts of a call were given up: each at the moment its end was stored, and so long after it was started as its deadline says. They are
+/// kept as they are stored: the clock may have been set between two of them, and by which one each was told decides when it was.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GivenUp {
+    first: (Timestamp, Duration),
+    others: Vec<(Timestamp, Duration)>,
+}
+
+impl GivenUp {
+    /// At this moment.
+    pub(crate) fn at(moment: Timestamp) -> Self {
+        Self { first: (moment, Duration::ZERO), others: Vec::new() }
+    }
+
+    /// When `span` has passed since all of them, as `end` says it of one.
+    pub(crate) fn end(&self, span: Duration, end: impl Fn(Timestamp, Duration) -> Timestamp) -> Timestamp {
+        let end = |(from, more): (Timestamp, Duration)| end(from, more.saturating_add(span));
+        self.others.iter().fold(end(self.first), |latest, other| latest.max(end(*other)))
+    }
+}
+
 /// When the last of a call's attempts was given up: the later of its deadline and the moment its end was stored. `None` while one
 /// is not known to have ended.
-pub(crate) fn given_up_at(call: &CallRecord, attempts: &[AttemptRecord]) -> Option<Timestamp> {
-    let mut latest = None;
+pub(crate) fn given_up_at(call: &CallRecord, attempts: &[AttemptRecord]) -> Option<GivenUp> {
+    let mut all = Vec::new();
     for attempt in attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_sent")) {
-        let ended = attempt.ended_at?;
-        let deadline = call.policy.timeout.map_or(attempt.started_at, |timeout| attempt.started_at.plus(timeout));
-        latest = latest.max(Some(ended.max(deadline)));
+        all.push((attempt.ended_at?, Duration::ZERO));
+        all.push((attempt.started_at, call.policy.timeout.unwrap_or_default()));
     }
-    latest
+    let first = all.pop()?;
+    Some(GivenUp { first, others: all })
 }
 
 /// The first of the attempts of a call that may have reached the other side.

@@ -4,7 +4,7 @@
 //! taken changes nothing. What an answer is good for is decided where it is acted on (`verdict`), and not here.
 //! Proved by: `identity::given_answers`.
 
-use ua_core::{CallId, CallStatus, Env, RunId, RunStatus, Timestamp};
+use ua_core::{CallId, CallStatus, Env, RunId, RunStatus, Time, Timestamp};
 use ua_store::rules::{applies_behind_the_end, said_by_happened};
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus,
@@ -193,13 +193,14 @@ pub async fn give_answer(
     {
         let call = store.call(call).await.map_err(NotTaken::at("read the call"))?;
         let attempts = store.attempts(&call.call_id).await.map_err(NotTaken::at("read the attempts"))?;
-        let by_policy = absent_from_since(&call, &attempts, question.created_at, env.now());
-        if let Some(until) = by_policy.max(shown_until(question, &call, env.now())) {
+        let time = env.time();
+        let by_policy = absent_from_since(&call, &attempts, question.created_at, &time);
+        if let Some(until) = by_policy.max(shown_until(question, &call, &time)) {
             return Err(NotTaken::MayStillBegin { call: call.call_id, until });
         }
     }
     if answer.choice == Choice::Execute {
-        others_are_over(store, outside, question, env.now()).await?;
+        others_are_over(store, outside, question, &env.time()).await?;
     }
     let new = NewAnswer { question_id: id(), answer, by: by.to_owned(), at: env.now() };
     if let Err(source) = store.insert_answer(new).await {
@@ -220,7 +221,7 @@ async fn others_are_over(
     store: &dyn Store,
     outside: &dyn Outside,
     question: &QuestionRecord,
-    now: Timestamp,
+    time: &Time,
 ) -> Result<(), NotTaken> {
     for id in others_of(question).into_iter().filter(|id| Some(id) != question.call_id.as_ref()) {
         let other = match store.call(&id).await {
@@ -229,21 +230,21 @@ async fn others_are_over(
             Err(StoreError::NotFound { .. }) => continue,
             Err(source) => return Err(NotTaken::at("read the other call")(source)),
         };
-        let still = still_of(store, outside, &other, (question.created_at, now)).await;
+        let still = still_of(store, outside, &other, (question.created_at, time)).await;
         let still = still.map_err(NotTaken::at("look how the other call stands"))?;
         if still == Still::UnderWay {
             return Err(NotTaken::UnderWay { call: id, run: other.run_id });
         }
         // From when on a look counts is what the question says: whoever asked may have seen more of where the call went than is seen from here, and what is
         // answered before is asked anew.
-        if let Some(until) = shown_until(question, &other, now) {
+        if let Some(until) = shown_until(question, &other, time) {
             return Err(NotTaken::MayStillBegin { call: id, until });
         }
         // It says so as long as the other call stands as it shows it.
         if let Still::Until(until) = still
             && (look_after(question).is_none() || !showed_as_it_stands(question, &other))
         {
-            let until = over_at_the_latest(store, &other, until, (question.created_at, now)).await?;
+            let until = over_at_the_latest(store, &other, until, (question.created_at, time)).await?;
             return Err(NotTaken::MayStillBegin { call: id, until });
         }
     }
@@ -256,17 +257,20 @@ async fn over_at_the_latest(
     store: &dyn Store,
     call: &CallRecord,
     until: Timestamp,
-    (asked, now): (Timestamp, Timestamp),
+    (asked, time): (Timestamp, &Time),
 ) -> Result<Timestamp, NotTaken> {
     let attempts = store.attempts(&call.call_id).await.map_err(NotTaken::at("read the other call"))?;
-    let is_by_policy = absent_from_since(call, &attempts, asked, now) == Some(until);
-    Ok(if is_by_policy { until } else { until.plus(until.since(now)) })
+    let is_by_policy = absent_from_since(call, &attempts, asked, time) == Some(until);
+    Ok(if is_by_policy { until } else { until.plus(until.since(time.now())) })
 }
 
-/// Until when the call may still begin, as its question shows it; `None` when that is over.
-fn shown_until(question: &QuestionRecord, call: &CallRecord, now: Timestamp) -> Option<Timestamp> {
+/// Until when the call may still begin, as its question shows it; `None` when that is over. It shows what the clock said when it was asked, which may
+/// have been set since.
+fn shown_until(question: &QuestionRecord, call: &CallRecord, time: &Time) -> Option<Timestamp> {
     let is_open = matches!(call.status, CallStatus::Running | CallStatus::Unknown);
-    look_after(question).filter(|until| is_open && now < *until)
+    let until = look_after(question)?;
+    let until = until.max(time.end_of(question.created_at, until.since(question.created_at)));
+    (is_open && time.now() < until).then_some(until)
 }
 
 /// Whether the question takes an answer like this at all.

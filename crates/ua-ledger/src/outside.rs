@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, Timestamp};
+use ua_core::{CallId, CallStatus, Time, Timestamp};
 use ua_store::{AttemptRecord, CallRecord, LedgerStore as _, RunRecord, Store, StoreError};
 
 use crate::correction::absent_from_since;
@@ -70,7 +70,7 @@ pub fn still(
     attempts: &[AttemptRecord],
     is_driven: bool,
     may_act: impl Fn(&AttemptRecord) -> MayAct,
-    (asked, now): (Timestamp, Timestamp),
+    (asked, time): (Timestamp, &Time),
 ) -> Still {
     let is_running = match call.status {
         CallStatus::Running => true,
@@ -96,10 +96,10 @@ pub fn still(
     if is_running && is_driven {
         return Still::UnderWay;
     }
-    let by_policy = absent_from_since(call, attempts, asked, now).map_or(Still::Over, Still::Until);
+    let by_policy = absent_from_since(call, attempts, asked, time).map_or(Still::Over, Still::Until);
     by_policy.max(match may_act(last) {
         MayAct::No => Still::Over,
-        MayAct::For(left) => Still::Until(now.plus(left)),
+        MayAct::For(left) => Still::Until(time.now().plus(left)),
         MayAct::Yes => Still::UnderWay,
     })
 }
@@ -109,7 +109,7 @@ pub(crate) async fn still_of(
     store: &dyn Store,
     outside: &dyn Outside,
     call: &CallRecord,
-    times: (Timestamp, Timestamp),
+    times: (Timestamp, &Time),
 ) -> Result<Still, StoreError> {
     if !matches!(call.status, CallStatus::Running | CallStatus::Unknown) {
         return Ok(Still::Over);
@@ -134,12 +134,12 @@ pub(crate) async fn still_of_each(
     store: &dyn Store,
     outside: &dyn Outside,
     calls: impl Iterator<Item = &CallRecord>,
-    now: Timestamp,
+    time: &Time,
 ) -> Result<BTreeMap<CallId, Still>, StoreError> {
     let mut known = BTreeMap::new();
     for call in calls {
         if matches!(call.status, CallStatus::Running | CallStatus::Unknown) && !known.contains_key(&call.call_id) {
-            let still = still_of(store, outside, call, (now, now)).await?;
+            let still = still_of(store, outside, call, (time.now(), time)).await?;
             known.insert(call.call_id.clone(), still);
         }
     }
@@ -182,7 +182,7 @@ mod tests {
                             if let Some(last) = attempts.last_mut() {
                                 last.handle.clone_from(&handle);
                             }
-                            let found = still(&call, &attempts, is_driven, |_| acts, (asked, now));
+                            let found = still(&call, &attempts, is_driven, |_| acts, (asked, &Time::plain(now)));
                             let what = format!("{status}, {handle:?}, {is_driven}, {acts:?}, {horizon:?}: {found:?}");
                             let is_running = *status == CallStatus::Running;
                             let input = handle.as_ref().and_then(|handle| handle.input.as_ref());

@@ -243,7 +243,7 @@ impl Ledger {
         let related =
             view.relations.all().into_iter().chain(&view.forgotten).chain(&view.settled).map(|related| &related.newest);
         let others = related.chain(view.twin.as_ref().map(|twin| &twin.call));
-        let still = still_of_each(self.store.as_ref(), self.outside.as_ref(), others, self.env.now()).await;
+        let still = still_of_each(self.store.as_ref(), self.outside.as_ref(), others, &self.time()).await;
         view.still = still.map_err(LedgerError::at("look how others stand beside", &view.call.call_id))?;
         view.late_of_others = view.still.keys().filter_map(|other| self.store.late_replies(other).pop()).collect();
         Ok(())

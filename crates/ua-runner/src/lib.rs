@@ -37,6 +37,7 @@ mod images;
 mod input_files;
 mod interrupt;
 mod iteration;
+mod kept_clock;
 mod late_file;
 mod left_open;
 mod lock;
@@ -83,6 +84,7 @@ pub use host::{boot_id, has_ended_here, may_be_driven, owner_stamp, process_is_a
 pub use input_files::{InputFileError, input_file_now, place_input_files, take_input_files};
 pub use interrupt::{Drain, DrainTimes, HangUp, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
+pub use kept_clock::with_kept_clock;
 pub use late_file::LateFile;
 pub use left_open::LeftOpen;
 pub use lock::{LockError, RunLock};

@@ -256,7 +256,8 @@ impl Runs {
     }
 
     fn with(folder: PathBuf, store: Arc<dyn Store>) -> Self {
-        let (env, redactor) = (ua_core::system::env(), Redactor::default());
+        let env = ua_runner::with_kept_clock(ua_core::system::env(), folder.join("locks"));
+        let redactor = Redactor::default();
         let (watcher, stop) = (Arc::new(|_: RunEvent| {}), StopSignal::default());
         // Whatever is called here: no name, reason, answer or step with a secret in it is stored.
         let store = Arc::new(Guarded::new(store, redactor.clone()));

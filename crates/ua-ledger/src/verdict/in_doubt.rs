@@ -1,6 +1,8 @@
 //! A call that was sent, and nobody knows what came of it.
 
-use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
+use std::time::Duration;
+
+use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Time, Timestamp};
 use ua_store::rules::{made_by, said_beside, was_answered_beside};
 use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution};
 
@@ -8,7 +10,7 @@ use super::against::{Against, was_told};
 use super::{Case, Decision, Known, Verdict, Word, happened, lets_go, word};
 use crate::effect_limit::EffectLimit;
 use crate::elsewhere::elsewhere;
-use crate::enquiry::{Asked, Finding, given_up_at, horizon};
+use crate::enquiry::{Asked, Finding, GivenUp, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
 use crate::lost::LostCall;
@@ -163,7 +165,9 @@ impl<'v> Case<'v> {
             return Decision { verdict: not_before(until), closes };
         }
         let answered_at = asked.answer.as_ref().map(|answer| answer.answered_at);
-        let too_early = self.may_begin_until().max(look_after(asked)).filter(|until| answered_at < Some(*until));
+        // Whoever took the answer has held it to what was known of the clock then.
+        let begun_until = self.by_its_policy(Time::end_beside).max(self.begins_until);
+        let too_early = begun_until.max(look_after(asked)).filter(|until| answered_at < Some(*until));
         if let Some(until) = too_early.filter(|_| !probed.is_some_and(Asked::proves_absence)) {
             let absent = probed.filter(|said| said.finding == Finding::Absent);
             if let Some(later) = absent.and_then(|said| said.conclusive_from).filter(|at| self.rules.time.now() < *at) {
@@ -194,15 +198,15 @@ impl<'v> Case<'v> {
 
     /// Until when the other side may still begin it, as its policy says or the server that it was sent to.
     fn may_begin_until(&self) -> Option<Timestamp> {
-        self.by_its_policy().max(self.begins_until)
+        self.by_its_policy(Time::end_of).max(self.begins_until)
     }
 
-    fn by_its_policy(&self) -> Option<Timestamp> {
+    fn by_its_policy(&self, end: fn(&Time, Timestamp, Duration) -> Timestamp) -> Option<Timestamp> {
         // One that its tool still has is given up when a person is asked about it, that is now.
         let is_under_way = self.call.status == CallStatus::Running;
-        let now = || is_under_way.then(|| self.rules.time.now());
+        let now = || is_under_way.then(|| GivenUp::at(self.rules.time.now()));
         let given_up = given_up_at(self.call, &self.view.attempts).or_else(now)?;
-        horizon(&self.call.policy).map(|horizon| self.rules.time.end_of(given_up, horizon))
+        horizon(&self.call.policy).map(|horizon| given_up.end(horizon, |from, span| end(&self.rules.time, from, span)))
     }
 
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {

@@ -4,7 +4,8 @@
 //! only that a request which it did not begin within the *horizon* is taken to be never begun. The horizon is counted from
 //! the moment at which the attempt was given up. An attempt of an earlier process was given up when that process ended at the latest, so for
 //! it the start of this process counts, or what is recorded with the attempt: the wall clock of then, which somebody may have set since, and
-//! which therefore counts half. Otherwise a wall clock has no say in it.
+//! which therefore counts half, and no more than is known to have passed since where a clock keeps that ([`Env::time`]). Otherwise a wall clock
+//! has no say in it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,15 +66,22 @@ impl Horizon {
     pub fn left(&self, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         let from = self.times().get(generation).copied().unwrap_or(self.started_at);
         let own = self.span.saturating_sub(self.env.clock.uptime().saturating_sub(from));
-        let recorded = lost_at.map(|lost_at| self.span.saturating_sub(self.env.now().since(lost_at) / 2));
+        let recorded = lost_at.map(|lost_at| self.recorded(lost_at));
         recorded.map_or(own, |recorded| recorded.min(own))
+    }
+
+    /// The same by what is recorded.
+    fn recorded(&self, lost_at: Timestamp) -> Duration {
+        let time = self.env.time();
+        let half = self.span.saturating_sub(time.now().since(lost_at) / 2);
+        half.max(time.end_of(lost_at, self.span).since(time.now())).min(self.span)
     }
 
     /// What may still come of an attempt that another process may have sent. One whose end is not recorded is followed, or nobody has said since when it
     /// is not; how long this process is there says nothing of it.
     pub fn of_another(&self, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
         let Some(ended_at) = ended_at else { return MayAct::Yes };
-        let recorded = self.span.saturating_sub(self.env.now().since(ended_at) / 2);
+        let recorded = self.recorded(ended_at);
         let is_own = self.times().contains_key(generation);
         let left = if is_own { self.left(generation, Some(ended_at)) } else { recorded };
         if left.is_zero() { MayAct::No } else { MayAct::For(left) }
@@ -113,9 +121,59 @@ impl Drop for Watch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use ua_core::{Clock, Looks, SeededEntropy, SimClock, Sleep, Time};
+
     use super::*;
 
     const SPAN: Duration = Duration::from_secs(30);
+
+    /// A clock that somebody sets, where it is kept how it was seen.
+    #[derive(Debug, Default)]
+    struct Kept {
+        passes: SimClock,
+        ahead: AtomicI64,
+        looks: Mutex<Looks>,
+    }
+
+    impl Clock for Kept {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.passes.now().as_millis() + self.ahead.load(Ordering::SeqCst))
+        }
+
+        fn uptime(&self) -> Duration {
+            self.passes.uptime()
+        }
+
+        fn kept_time(&self) -> Option<Time> {
+            let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+            looks.look("boot", self.uptime(), self.now());
+            Some(looks.time("boot", self.now()))
+        }
+
+        fn sleep(&self, span: Duration) -> Sleep {
+            self.passes.sleep(span)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_between_two_processes_makes_nothing_pass() {
+        for (ahead, seconds) in [(0, 25), (31_000, 26), (120_000, 26), (3_600_000, 26), (-60_000, 30)] {
+            let clock = Arc::new(Kept::default());
+            let env = Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(1)) };
+            env.time();
+            let lost_at = env.now();
+            env.clock.sleep(Duration::from_secs(4)).await;
+            clock.ahead.store(ahead, Ordering::SeqCst);
+            let later = Horizon::new(SPAN, env.clone());
+            let left = later.left("http-earlier", Some(lost_at));
+            assert!(left >= Duration::from_secs(seconds), "{ahead}: {left:?}");
+            let MayAct::For(left) = later.of_another("http-earlier", Some(lost_at)) else { panic!("{ahead}") };
+            assert!(left >= Duration::from_secs(seconds), "{ahead}: {left:?}");
+        }
+    }
 
     async fn waited(horizon: &Horizon, env: &Env, generation: &str) -> Duration {
         waited_since(horizon, env, generation, None).await

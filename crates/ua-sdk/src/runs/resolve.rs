@@ -221,8 +221,8 @@ impl Runs {
             MayAct::For(_) if was_asked => MayAct::No,
             acts @ (MayAct::No | MayAct::For(_) | MayAct::Yes) => acts,
         };
-        let now = self.env.now();
-        match ua_ledger::still(call, attempts, is_driven, may_act, (now, now)) {
+        let time = self.env.time();
+        match ua_ledger::still(call, attempts, is_driven, may_act, (time.now(), &time)) {
             Still::Over => Ok(()),
             Still::Until(until) => {
                 let why = format!("call {id} may still begin at the other side until {until}");

@@ -1,10 +1,10 @@
 //! What of a person's answers is taken, whoever hands it in: every kind of question, every choice, with words and a proof and without.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use ua_core::{CallStatus, Env, RunStatus};
+use ua_core::{CallStatus, Clock, Env, Looks, RunStatus, Sleep, Time, Timestamp};
 use ua_ledger::{MAX_ANSWER, MayAct, NotTaken, Outside, give_answer};
 use ua_store::conformance::samples;
 use ua_store::{
@@ -224,6 +224,63 @@ async fn that_it_did_not_happen_is_not_taken_while_it_may_still_begin() {
     let env = member.ledger.env();
     env.clock.sleep(until.since(env.now())).await;
     give(&member, &question, Answer::new(Choice::Execute)).await.unwrap();
+}
+
+/// A clock that somebody set, where it is kept how it was seen.
+#[derive(Debug)]
+struct SetAhead {
+    clock: Arc<dyn Clock>,
+    by: Duration,
+    looks: Mutex<Looks>,
+}
+
+impl Clock for SetAhead {
+    fn now(&self) -> Timestamp {
+        self.clock.now().plus(self.by)
+    }
+
+    fn uptime(&self) -> Duration {
+        self.clock.uptime()
+    }
+
+    fn kept_time(&self) -> Option<Time> {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.look("boot", self.uptime(), self.now());
+        Some(looks.time("boot", self.now()))
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        self.clock.sleep(span)
+    }
+}
+
+#[tokio::test]
+async fn nor_when_the_clock_was_set_ahead_since_it_was_lost() {
+    let (member, _child) = lineage().await;
+    let env = member.ledger.env();
+    let mut looks = Looks::default();
+    looks.look("boot", env.clock.uptime(), env.now());
+    let id = member
+        .plan_as(|id, turn| {
+            let mut planned = FIRST.planned(id, turn);
+            planned.policy.horizon = Some(Duration::from_mins(1));
+            planned
+        })
+        .await;
+    let call = member.take(&id, &FIRST.facts(), Fate::Lost).await;
+    let question = member.in_doubt(&call, &FIRST).await;
+    let clock = SetAhead { clock: env.clock.clone(), by: Duration::from_hours(1), looks: Mutex::new(looks) };
+    let ahead = Env { clock: Arc::new(clock), entropy: env.entropy.clone() };
+    let give = async || {
+        let nobody = |_: &RunRecord| false;
+        give_answer(&*member.store, &ahead, &question, Answer::new(Choice::Execute), "ada", &nobody).await
+    };
+    let early = give().await;
+    let Err(NotTaken::MayStillBegin { until, .. }) = early else { panic!("{early:?}") };
+    let left = until.since(ahead.now());
+    assert!(Duration::from_secs(50) < left && left < Duration::from_hours(1), "{left:?}");
+    env.clock.sleep(left).await;
+    give().await.unwrap();
 }
 
 /// What somebody who takes an answer sees of the other call's server, and of who drives its run.
