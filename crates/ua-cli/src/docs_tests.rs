@@ -139,7 +139,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 29] = [
+const KNOWN: [&str; 30] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
@@ -153,6 +153,7 @@ const KNOWN: [&str; 29] = [
     "journalctl",
     "jq",
     "kill",
+    "kubectl",
     "less",
     "loginctl",
     "npm",

@@ -96,7 +96,9 @@ impl Boot {
     }
 
     fn join(&mut self, others: &Self) {
-        let mut all: Vec<Look> = self.looks.iter().chain(others.looks.iter()).copied().collect();
+        // Of two in one millisecond the own one is later: others had kept theirs before.
+        let of_others = others.looks.iter().filter(|look| !self.looks.contains(look));
+        let mut all: Vec<Look> = of_others.chain(&self.looks).copied().collect();
         all.sort_by_key(|look| look.up);
         // Two may have seen the same step.
         all.dedup_by(|later, earlier| !earlier.differs(*later));

@@ -197,7 +197,7 @@ fn keep_one_of_each(reply: &mut ModelTurn) -> bool {
             }
             is_news
         }
-        _ => true,
+        Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => true,
     });
     reply.blocks.len() < count
 }

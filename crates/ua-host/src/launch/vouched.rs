@@ -469,6 +469,7 @@ mod tests {
             assert_eq!(!later.mcp_config_is_found, is_said, "{row}");
         }
         // The same of the run of a schedule, and of a job, which its user starts.
+        fs::write(dir.path().join("job.json"), "{}").unwrap();
         for (said_by, has_seal) in [(SaidBy::User, true), (SaidBy::BelievedNow, false), (SaidBy::Database, true)] {
             let options = LaunchOptions { provider: Some("scripted".to_owned()), ..LaunchOptions::default() };
             let mut configured = Configured::now(mine.settings(), &run.spec, &options).unwrap();

@@ -130,13 +130,15 @@ fn is_named(message: &str, name: &str) -> bool {
     is_quoted() || is_word()
 }
 
-/// Gives every tool use of a reply an id that the history does not have yet. Servers leave ids out, or count from 0 in each reply.
+/// Gives every tool use of a reply an id that the history does not have yet. Servers leave ids out, or count from 0 in each reply. Two in a reply to
+/// which a server gave one id have one here as well: whether they are two, `tell_tool_uses_apart` says.
 #[derive(Debug)]
 pub(crate) struct Ids {
     /// A request that is asked again gets the same ids.
     asked: ModelRequest,
     /// Its digest, once an id of our own is needed.
     seed: OnceLock<Sha256>,
+    /// Those of the history.
     used: BTreeSet<String>,
 }
 
@@ -147,17 +149,14 @@ impl Ids {
     }
 
     /// `told` if it can be used, else an id of our own.
-    pub(crate) fn take(&mut self, told: &str, position: usize) -> String {
+    pub(crate) fn take(&self, told: &str, position: usize) -> String {
         let told = told.trim();
-        if !told.is_empty() && self.used.insert(told.to_owned()) {
+        if !told.is_empty() && !self.used.contains(told) {
             return told.to_owned();
         }
-        let own = format!(
-            "call_{}",
-            &sha256(format!("{}/{position}", self.seed.get_or_init(|| self.asked.sha256()))).to_hex()[..24]
-        );
-        self.used.insert(own.clone());
-        own
+        let which = if told.is_empty() { position.to_string() } else { format!("of {told}") };
+        let seed = self.seed.get_or_init(|| self.asked.sha256());
+        format!("call_{}", &sha256(format!("{seed}/{which}")).to_hex()[..24])
     }
 }
 

@@ -72,7 +72,7 @@ pub async fn what_a_tool_says_is_told_as_it_is_stored(store: &dyn Store) {
 /// JSON keeps it, and whatever has it in its JSON is read like any other: a job, and a run whose sub-agent was answered so.
 pub async fn what_has_nul_in_its_json_is_read(store: &dyn Store) {
     let mut run = samples::new_run("run_1");
-    run.spec.objective = "Look\0 at it, \\u0000.".to_owned();
+    "Look\0 at it, \\u0000.".clone_into(&mut run.spec.objective);
     let scene = Scene::begin_with(store, run).await;
     scene.turn(vec![tasks::task("call_1", 1, 1)]).await;
     store.start_attempt(&scene.lease, tasks::start("call_1", scene.run_id())).await.unwrap();
