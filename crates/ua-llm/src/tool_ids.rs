@@ -261,7 +261,7 @@ mod tests {
         // What has no id may be two, and so may what has another one.
         let mut two = reply_on(&[("", 1), ("", 1), ("c", 1), ("d", 1)]);
         tell_tool_uses_apart(&mut two, none);
-        assert_eq!(ids(&two), ["call", "call_2", "c", "d"]);
+        assert_eq!(ids(&two), ["call_2", "call_3", "c", "d"]);
         // A reply that only the id of an earlier one is in is another one.
         let mut later = reply_on(&[("a", 1)]);
         tell_tool_uses_apart(&mut later, |id| id == "a");
