@@ -651,8 +651,8 @@ mod tests {
                 assert_eq!(known(&text), [key.to_owned()].into(), "{name}");
             }
             for fields in [
-                serde_json::json!({"url": "https://a.example/mcp", "headers": {"X-Conn": written}}),
-                serde_json::json!({"url": format!("https://a.example/mcp?sig={key}")}),
+                serde_json::json!({"type": "http", "url": "https://a.example/mcp", "headers": {"X-Conn": written}}),
+                serde_json::json!({"type": "http", "url": format!("https://a.example/mcp?sig={key}")}),
                 serde_json::json!({"command": "s", "args": ["--conn", written, "--verbose"]}),
                 serde_json::json!({"command": "s", "args": [format!("--conn={written}")]}),
                 serde_json::json!({"command": "s", "args": ["-y", written]}),
@@ -663,7 +663,7 @@ mod tests {
         }
         for (name, value) in plain {
             let env = serde_json::json!({"command": "s", "args": [value, "--what", value], "env": {name: value}});
-            let headers = serde_json::json!({"url": "https://a.example/mcp", "headers": {name: value}});
+            let headers = serde_json::json!({"type": "http", "url": "https://a.example/mcp", "headers": {name: value}});
             let whole = if value == key { vec![headers] } else { vec![env, headers] };
             for fields in whole {
                 assert_eq!(known(&entry(&fields.to_string())), BTreeSet::new(), "{fields}");
