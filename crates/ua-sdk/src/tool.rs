@@ -312,7 +312,7 @@ impl Tool {
     /// The arguments that name the effect, as `["order"]`: two calls that agree in these are about the same effect, whatever the others say. After
     /// a creating verb ([`Tool::external`]) the second one is a question then, unless all of its arguments are those of the first: that one is not made.
     /// One of the named arguments that is left out, `null` or empty counts as left out. Without this word all arguments name the effect, as the
-    /// model wrote them ([`Call::key`]). It is the `scope` of a [policy](crate::Step::policy), whose `volatile_fields` names arguments that do not count
+    /// model wrote them ([`Call::key`]), but for what nobody sees. It is the `scope` of a [policy](crate::Step::policy), whose `volatile_fields` names arguments that do not count
     /// at all: calls that differ in nothing else are one.
     ///
     /// ```

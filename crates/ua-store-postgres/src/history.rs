@@ -23,7 +23,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio_postgres::Row;
-use ua_core::{RunId, Timestamp};
+use ua_core::{PrintedCommand, RunId, Timestamp};
 use ua_store::{Author, Batch, Change, Durability, FAILED_OVER, Forgotten, RowRef, RunLease, StoreError, is_task};
 
 use crate::column::Columns;
@@ -462,9 +462,10 @@ impl PostgresStore {
             let column = |error: tokio_postgres::Error| DbError::from(error).into_store();
             if row.try_get::<_, bool>(1).map_err(column)? {
                 let session: String = row.try_get(0).map_err(column)?;
+                let accept = PrintedCommand::of("ua db accept").word(&session).in_code();
                 return Err(refused(format!(
                     "another server took over, or a copy was put back, and nobody knows what run {session} of this project sent in the part \
-                     that may be gone; nothing was sent: look what became of it (`ua db check`), then `ua db accept {session}`"
+                     that may be gone; nothing was sent: look what became of it (`ua db check`), then {accept}"
                 )));
             }
         }

@@ -53,6 +53,7 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
             "ua-store-postgres/src/filling.rs",
             "the schema on a server is made by `ua db migrate`, as `Runs::on_server` says",
         ),
+        ("ua-store-postgres/src/history.rs", "of the gateway, which is of the command line alone"),
         ("ua-store-postgres/src/places.rs", "of the gateway, which is of the command line alone"),
         ("ua-store-sqlite/src/departure.rs", "a database is moved by `ua db copy` alone"),
         ("ua-store-sqlite/src/open.rs", "beside what a program does"),

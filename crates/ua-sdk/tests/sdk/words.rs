@@ -426,20 +426,22 @@ fn send_parcel(sent: &Arc<AtomicUsize>) -> Tool {
     .keyed()
 }
 
-/// A field that is left out and one that is `null` are two calls of one effect where the program says what names it.
+/// A field that is left out and one that is `null` are two calls of one effect, and other arguments are where the program says what names it.
 #[tokio::test]
 async fn what_names_an_effect_is_said_of_the_tool() {
     let ask = |input: Value| json!({"tools": [{"name": "mcp__program__send_parcel", "input": input}]});
-    let turns = json!([ask(json!({"order": "a"})), ask(json!({"order": "a", "note": null})), {"text": "Sent."}]);
-    for (named, times) in [(false, 2), (true, 1)] {
+    for (named, note, times) in
+        [(false, json!(null), 1), (false, json!("b"), 2), (true, json!(null), 1), (true, json!("b"), 1)]
+    {
+        let turns = json!([ask(json!({"order": "a"})), ask(json!({"order": "a", "note": note})), {"text": "Sent."}]);
         let folder = tempfile::tempdir().unwrap();
         let sent = Arc::new(AtomicUsize::new(0));
         let send = send_parcel(&sent);
         let send = if named { send.named_by(["order"]) } else { send };
         let step = Step::new("parcels").model(model(&turns)).tool(send).input("Send the parcel.");
         let outcome = Runs::open(folder.path()).unwrap().run(&step, "november").await.unwrap();
-        assert_eq!(matches!(outcome, Outcome::Waiting { .. }), named, "{outcome:?}");
-        assert_eq!(sent.load(Ordering::SeqCst), times, "named: {named}");
+        assert_eq!(matches!(outcome, Outcome::Waiting { .. }), times == 1, "{outcome:?}");
+        assert_eq!(sent.load(Ordering::SeqCst), times, "named: {named}, {note}");
     }
 }
 
