@@ -223,10 +223,11 @@ fn a_made_up_cargo_command_is_seen() {
 // Flags.
 
 /// Flags of programs of others that the pages name: of Claude Code.
-const OF_OTHERS: [&str; 15] = [
+const OF_OTHERS: [&str; 16] = [
     "--api-key",
     "--enable-auto-tool-choice",
     "--jinja",
+    "--load",
     "--stop-timeout",
     "--tool-call-parser",
     "--fork-session",

@@ -80,13 +80,11 @@ pub(crate) fn given_to_root(folder: &Path, called_by: Option<u32>) -> Option<Str
 
 /// What helps where something cannot be read or written for lack of a right; `mode` is what `chmod` gives whoever owns it.
 pub(crate) fn allow(path: &Path, mode: &'static str) -> String {
-    match other(path) {
-        Some(owner) => make_own(owner, nearest(path)),
-        None => {
-            let chmod = PrintedCommand::of("chmod").word(mode).word(nearest(path));
-            format!("let your user do that ({})", chmod.in_code())
-        }
+    if let Some(owner) = other(path) {
+        return make_own(owner, nearest(path));
     }
+    let chmod = PrintedCommand::of("chmod").word(mode).word(nearest(path));
+    format!("let your user do that ({})", chmod.in_code())
 }
 
 /// What of a path can be looked at.

@@ -35,9 +35,9 @@ impl Opened {
         let lost = "nothing more is written or sent, since nobody would find what is recorded now";
         match fs::metadata(&self.path) {
             Ok(file) if (file.dev(), file.ino()) == (self.device, self.inode) => Ok(()),
-            Ok(_) => Err(refused(format!(
-                "another file was put in the place of the database {path} while it was open; {lost}"
-            ))),
+            Ok(_) => {
+                Err(refused(format!("the database {path} was replaced by another file while it was open; {lost}")))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(refused(format!("the database {path} was removed or moved away while it was open; {lost}")))
             }

@@ -516,7 +516,7 @@ mod tests {
         assert!(why.contains("was removed or moved away while it was open"), "{why}");
         std::fs::copy(&aside, &path).unwrap();
         let other = synced(100).await.unwrap_err();
-        assert!(other.to_string().contains("another file was put in the place of the database"), "{other}");
+        assert!(other.to_string().contains("was replaced by another file"), "{other}");
         // Whoever puts it back has all that was committed, and nothing of what was refused.
         std::fs::rename(&aside, &path).unwrap();
         synced(1_000).await.unwrap();

@@ -441,6 +441,7 @@ mod tests {
     /// Which command seals what: what its user says with it, and what they had said before; nothing that somebody else wrote, however far they
     /// trust the folder for now. What was found is sealed as that.
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
     async fn s9_what_is_believed_for_one_command_is_stored_without_a_seal() {
         let dir = tempfile::tempdir().unwrap();
         let mine = host(dir.path(), Some("me"), &[]);
