@@ -243,8 +243,8 @@ mod tests {
         ]
     }
 
-    fn linked(note: &str, by: &str) -> Option<String> {
-        Some(answer_link("q_1", "execute", None, Some(note), by, "2026-01-02T03:04:05Z"))
+    fn linked(note: &str, by: &str) -> String {
+        answer_link("q_1", "execute", None, Some(note), by, "2026-01-02T03:04:05Z")
     }
 
     /// Each text of an answer × what its link says.
@@ -254,10 +254,10 @@ mod tests {
         let moved = |table: &str, row: Vec<Cell>| cleaned(table, &columns, row);
         for (note, by) in [("a\0b", "ada"), ("ab", "a\0da"), ("\0", "\0"), ("ab", "ada")] {
             let (clean_note, clean_by) = (note.replace('\0', "\u{fffd}"), by.replace('\0', "\u{fffd}"));
-            let as_it_should = answer(&clean_note, &clean_by, linked(&clean_note, &clean_by));
-            assert_eq!(moved("answers", answer(note, by, linked(note, by))), as_it_should, "{note:?} {by:?}");
+            let as_it_should = answer(&clean_note, &clean_by, Some(linked(&clean_note, &clean_by)));
+            assert_eq!(moved("answers", answer(note, by, Some(linked(note, by)))), as_it_should, "{note:?} {by:?}");
             // What somebody wrote there beside the program is none on the server either, and what is older than links has none.
-            for link in [None, Some(String::new()), linked("other words", by)] {
+            for link in [None, Some(String::new()), Some(linked("other words", by))] {
                 let as_it_was = answer(&clean_note, &clean_by, link.clone());
                 assert_eq!(moved("answers", answer(note, by, link)), as_it_was, "{note:?} {by:?}");
             }
