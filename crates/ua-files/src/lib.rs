@@ -386,6 +386,46 @@ impl Folder {
 /// for where it is one of this process's own (`/dev/stdin`, `/dev/fd/63` of a shell's `<(…)`): one that lies in a checkout would hold this
 /// process up for ever.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    text_of(open_named(path)?, path, limit)
+}
+
+/// Why a file with a secret in it is not read.
+#[derive(Debug)]
+pub enum Exposed {
+    /// It cannot be opened or read, or is no file of text.
+    Unread(io::Error),
+    /// It is this other user's, who can put another one in its place.
+    OfAnother(u32),
+    /// Others than this user can read or change it.
+    OpenToOthers,
+}
+
+/// The same of a file with a secret in it, which is this user's and closed to all others. The very file that is read is the one that is asked
+/// whose it is: under its name there may be another one a moment later.
+///
+/// # Errors
+/// [`Exposed`]: it cannot be read, or others can.
+pub fn read_private_text(path: &Path, limit: u64) -> Result<String, Exposed> {
+    let own = || rustix::process::geteuid().as_raw();
+    let file = open_named(path).map_err(|error| match rustix::fs::stat(path) {
+        // Whose it is says more than that it cannot be opened.
+        Ok(is) if error.kind() == io::ErrorKind::PermissionDenied && is.st_uid != own() => {
+            Exposed::OfAnother(is.st_uid)
+        }
+        Ok(_) | Err(_) => Exposed::Unread(error),
+    })?;
+    let is = rustix::fs::fstat(&file).map_err(|error| Exposed::Unread(error.into()))?;
+    if is.st_uid != own() {
+        return Err(Exposed::OfAnother(is.st_uid));
+    }
+    if Mode::from_raw_mode(is.st_mode).intersects(Mode::RWXG | Mode::RWXO) {
+        return Err(Exposed::OpenToOthers);
+    }
+    text_of(file, path, limit).map_err(Exposed::Unread)
+}
+
+/// A file that a person or a configuration names, open.
+fn open_named(path: &Path) -> io::Result<File> {
     let is_own = OWN_STREAMS.iter().any(|stream| path.starts_with(stream));
     let wait = if is_own { OFlags::empty() } else { OFlags::NONBLOCK };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | wait;
@@ -397,6 +437,10 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     if kind != FileType::RegularFile && !is_own {
         return Err(special(path));
     }
+    Ok(file)
+}
+
+fn text_of(file: File, path: &Path, limit: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {

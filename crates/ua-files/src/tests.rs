@@ -174,6 +174,28 @@ fn a_named_file_may_be_a_link_and_is_neither_waited_for_nor_endless() {
 }
 
 #[test]
+fn a_secret_is_read_of_a_file_that_nobody_else_reaches() {
+    let bed = bed();
+    let link = bed.folder.path().join("link");
+    symlink(&bed.victim, &link).unwrap();
+    for (mode, is_read) in [(0o600, true), (0o400, true), (0o640, false), (0o602, false), (0o604, false)] {
+        fs::set_permissions(&bed.victim, fs::Permissions::from_mode(mode)).unwrap();
+        for path in [&bed.victim, &link] {
+            match read_private_text(path, 9) {
+                Ok(text) => assert!(is_read && text == "mine", "{mode:o} {text}"),
+                Err(Exposed::OpenToOthers) => assert!(!is_read, "{mode:o}"),
+                Err(error) => panic!("{mode:o} {error:?}"),
+            }
+        }
+    }
+    pipe(&bed.folder.path().join("pipe"));
+    for name in ["pipe", "gone", ""] {
+        let refused = read_private_text(&bed.folder.path().join(name), 9);
+        assert!(matches!(refused, Err(Exposed::Unread(_))), "{name}: {refused:?}");
+    }
+}
+
+#[test]
 fn a_folder_is_made_for_this_user_alone_and_behind_no_link_of_its_own_name() {
     let bed = bed();
     let inside = bed.folder.path();

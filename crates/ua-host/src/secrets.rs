@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +16,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use ua_core::{Redactor, SecretFiller, SecretGrants, ShowPath as _, ToolName};
+use ua_files::Exposed;
 
 use crate::error::HostError;
 use crate::paths::what_helps;
@@ -151,18 +151,17 @@ impl SecretFiller for Secrets {
 fn read_file(path: &Path) -> Result<BTreeMap<String, Declared>, HostError> {
     let shown = path.shown();
     let unusable = |why: String| HostError::usage(format!("cannot use {shown}: {why}"));
-    let meta = std::fs::metadata(path)
-        .map_err(|e| unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it")))?;
-    if meta.uid() != rustix::process::geteuid().as_raw() {
-        let whose = format!("it belongs to another user ({})", crate::owner::named(meta.uid()));
-        return Err(unusable(whose).hint(crate::owner::believe_own(meta.uid(), path)));
-    }
-    if meta.mode() & 0o077 != 0 {
-        return Err(unusable("it holds secrets, and others can read or change it".to_owned())
-            .hint(format!("chmod 600 {}", ua_core::shell_word(path))));
-    }
-    let text = ua_files::read_text(path, MAX_FILE_BYTES)
-        .map_err(|e| unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it")))?;
+    let text = ua_files::read_private_text(path, MAX_FILE_BYTES).map_err(|exposed| match exposed {
+        Exposed::Unread(e) => {
+            unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it"))
+        }
+        Exposed::OfAnother(owner) => {
+            let whose = format!("it belongs to another user ({})", crate::owner::named(owner));
+            unusable(whose).hint(crate::owner::believe_own(owner, path))
+        }
+        Exposed::OpenToOthers => unusable("it holds secrets, and others can read or change it".to_owned())
+            .hint(format!("chmod 600 {}", ua_core::shell_word(path))),
+    })?;
     parse(&text).map_err(|why| {
         unusable(why).hint(
             "it is TOML: [secrets.NAME] with `value` or `command`, `servers`, `tools`; docs/guide/secrets.md shows one",
