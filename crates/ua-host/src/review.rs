@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::Digest as _;
 use ua_core::{Busy, KeyBuilder, Sha256, ShowPath as _};
-use ua_mcp::{ClientCredentials, Reach, references};
+use ua_mcp::{ClientCredentials, ClientKey, ClientSecret, KeySource, Reach, references};
 
 use crate::roots::{Roots, state_folder};
 use crate::settings::{Settings, is_systems, open_to_strangers, program_open_to_strangers};
@@ -267,20 +267,36 @@ impl ServerReview {
             let ClientCredentials { id, secret, token_url, scopes, resource, proof, private_network } = client;
             let part = "the client";
             counts.field(part, "client", id);
-            counts.field(part, "secret", secret);
-            // Where the secret is sent.
+            let proves = match secret {
+                ClientSecret::Shared(text) => {
+                    counts.field(part, "secret", text);
+                    "whose secret is sent to".to_owned()
+                }
+                ClientSecret::Key(ClientKey { from, id, audience }) => {
+                    // What is in the file is no part of it: a key is replaced by the next one, and the client is the same.
+                    let (field, signs) = match from {
+                        KeySource::Text(_) => ("private_key", "who signs with its key for".to_owned()),
+                        KeySource::File(path) => ("private_key_file", format!("who signs with the key in {path} for")),
+                    };
+                    counts.field(part, field, secret.written());
+                    counts.field(part, "key_id", id.as_deref().unwrap_or_default());
+                    counts.field(part, "audience", audience.as_deref().unwrap_or_default());
+                    signs
+                }
+            };
+            // Where the secret, or what was signed, is sent.
             counts.field(part, "token_url", token_url.as_deref().unwrap_or_default());
             counts.field(part, "scopes", &scopes.join(" "));
             counts.field(part, "resource", resource.as_deref().unwrap_or_default());
             counts.field(part, "proof", &format!("{proof:?}"));
             counts.field(part, "private_network", &private_network.to_string());
             let place = token_url.as_deref().unwrap_or("the token endpoint that the server names");
-            shown.push(("client", format!("{id}, whose secret is sent to {place}")));
+            shown.push(("client", format!("{id}, {proves} {place}")));
         }
         let is_here = url::Url::parse(url).is_ok_and(|url| crate::base_url::is_this_machine(&url));
         let is_plain = url.starts_with("http://") && !is_here;
         let warnings = is_plain.then(|| "everything goes there unencrypted".to_owned());
-        let texts = headers.values().chain(client.into_iter().flat_map(|client| [&client.id, &client.secret]));
+        let texts = headers.values().chain(client.into_iter().flat_map(|client| [&client.id, client.secret.written()]));
         Self::finish(server, counts, shown, warnings.into_iter().collect(), false, texts)
     }
 
@@ -473,10 +489,15 @@ mod tests {
             headers: BTreeMap::from([("Authorization".to_owned(), header.to_owned())]),
             client: None,
         };
-        let client = |id: &str, token_url: &str| {
+        let shared = || ClientSecret::Shared("${secret:S}".to_owned());
+        let signed = |from: KeySource, id: Option<&str>, audience: Option<&str>| {
+            ClientSecret::Key(ClientKey { from, id: id.map(str::to_owned), audience: audience.map(str::to_owned) })
+        };
+        let text = || KeySource::Text("${secret:S}".to_owned());
+        let client = |id: &str, token_url: &str, secret: ClientSecret| {
             let client = ua_mcp::ClientCredentials {
                 id: id.to_owned(),
-                secret: "${secret:S}".to_owned(),
+                secret,
                 token_url: Some(token_url.to_owned()),
                 scopes: vec![],
                 resource: None,
@@ -495,9 +516,14 @@ mod tests {
             http("https://a.example/mcp", "x"),
             http("https://b.example/mcp", "x"),
             http("https://a.example/mcp", "${ANTHROPIC_API_KEY}"),
-            client("a", "https://a.example/token"),
-            client("b", "https://a.example/token"),
-            client("a", "https://b.example/token"),
+            client("a", "https://a.example/token", shared()),
+            client("b", "https://a.example/token", shared()),
+            client("a", "https://b.example/token", shared()),
+            client("a", "https://a.example/token", signed(text(), None, None)),
+            client("a", "https://a.example/token", signed(text(), Some("k"), None)),
+            client("a", "https://a.example/token", signed(text(), None, Some("k"))),
+            client("a", "https://a.example/token", signed(KeySource::File("/k.pem".to_owned()), None, None)),
+            client("a", "https://a.example/token", signed(KeySource::File("/l.pem".to_owned()), None, None)),
         ];
         let all: BTreeSet<String> = others.iter().map(digest).chain([first.clone()]).collect();
         assert_eq!(all.len(), others.len() + 1);

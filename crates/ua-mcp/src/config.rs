@@ -22,7 +22,7 @@ use crate::dialect::Protocol;
 use crate::error::McpError;
 use crate::exchange::OLD_TRANSPORT;
 use crate::http::{check_header_name, key_in_the_clear};
-use crate::logins::{ClientCredentials, ClientProof, check_address};
+use crate::logins::{ClientCredentials, ClientKey, ClientProof, ClientSecret, KeySource, SIGNED, check_address};
 
 /// The longest server name; it is part of every tool's name, which providers limit to 64 characters.
 const MAX_NAME: usize = 32;
@@ -37,7 +37,23 @@ const KNOWN: [&str; 13] = [
 /// The field with the client by which a remote server lets a program in without a person.
 const CLIENT: &str = "client_credentials";
 /// Every field that such a client may have.
-const KNOWN_OF_CLIENT: [&str; 7] = ["id", "secret", "token_url", "scope", "resource", "auth_method", "private_network"];
+const KNOWN_OF_CLIENT: [&str; 11] = [
+    "id",
+    "secret",
+    KEY,
+    KEY_FILE,
+    "key_id",
+    "audience",
+    "token_url",
+    "scope",
+    "resource",
+    "auth_method",
+    "private_network",
+];
+/// The field with the private key of a client.
+const KEY: &str = "private_key";
+/// The field with the path of the file in which that is.
+const KEY_FILE: &str = "private_key_file";
 
 /// How a tool server is reached.
 #[derive(Clone, PartialEq, Eq)]
@@ -97,7 +113,7 @@ impl Reach {
                 let headers = headers.iter().flat_map(|(name, value)| {
                     given(name.clone(), value).into_iter().map(|(name, secret)| (format!("{name} of {server}"), secret))
                 });
-                let client = client.iter().map(|client| (format!("client secret of {server}"), client.secret.clone()));
+                let client = client.iter().flat_map(|client| client.secret.known(server));
                 headers.chain(address).chain(client).collect()
             }
         }
@@ -269,8 +285,8 @@ impl McpConfig {
         Ok(config)
     }
 
-    /// Replaces each `${NAME}` and `${secret:NAME}` in arguments, environment values, headers and id and secret of a client by what `lookup` says of
-    /// `NAME` or `secret:NAME`. Text that is not a reference to a plain name (`$HOME`, `${a b}`) stays as it is.
+    /// Replaces each `${NAME}` and `${secret:NAME}` in arguments, environment values, headers and id, secret and private key of a client (or the path
+    /// of that) by what `lookup` says of `NAME` or `secret:NAME`. Text that is not a reference to a plain name (`$HOME`, `${a b}`) stays as it is.
     ///
     /// # Errors
     ///
@@ -294,7 +310,12 @@ impl McpConfig {
                     headers.iter_mut().try_for_each(|(name, value)| expand(&format!("headers.{name}"), value))?;
                     if let Some(client) = client {
                         expand(&format!("{CLIENT}.id"), &mut client.id)?;
-                        expand(&format!("{CLIENT}.secret"), &mut client.secret)?;
+                        let (field, text) = match &mut client.secret {
+                            ClientSecret::Shared(text) => ("secret", text),
+                            ClientSecret::Key(ClientKey { from: KeySource::Text(text), .. }) => (KEY, text),
+                            ClientSecret::Key(ClientKey { from: KeySource::File(text), .. }) => (KEY_FILE, text),
+                        };
+                        expand(&format!("{CLIENT}.{field}"), text)?;
                     }
                 }
             }
@@ -474,7 +495,9 @@ impl Entry<'_> {
         let fields = match entry.remove(CLIENT) {
             None => return Ok(None),
             Some(Value::Object(fields)) => fields,
-            Some(_) => return Err(self.wrong(CLIENT, "it must be an object with `id` and `secret`")),
+            Some(_) => {
+                return Err(self.wrong(CLIENT, "it must be an object with `id` and `secret`, or with a private key"));
+            }
         };
         let wrong = |field: &str, why: &str| self.wrong(&format!("{CLIENT}.{field}"), why);
         if let Some(unknown) = fields.keys().find(|key| !KNOWN_OF_CLIENT.contains(&key.as_str())) {
@@ -489,7 +512,31 @@ impl Entry<'_> {
             Some(_) => Err(wrong(field, "it must be a string")),
         };
         let needed = |field: &str| text(field).and_then(|text| text.ok_or_else(|| wrong(field, "it is missing")));
-        let (id, secret) = (needed("id")?, needed("secret")?);
+        let id = needed("id")?;
+        let (key_id, audience) = (text("key_id")?, text("audience")?);
+        let key =
+            |from: KeySource| ClientSecret::Key(ClientKey { from, id: key_id.clone(), audience: audience.clone() });
+        let secret = match (text("secret")?, text(KEY)?, text(KEY_FILE)?) {
+            (Some(secret), None, None) => ClientSecret::Shared(secret),
+            (None, Some(pem), None) => key(KeySource::Text(pem)),
+            // Where it begins with a reference, whoever reads it says whether it is a whole path.
+            (None, None, Some(path)) if path.starts_with('/') || path.starts_with("${") => key(KeySource::File(path)),
+            (None, None, Some(_)) => return Err(wrong(KEY_FILE, "it must be the whole path of a file")),
+            (None, None, None) => {
+                let why = format!("it is missing; a client has a `secret`, a `{KEY_FILE}` or a `{KEY}`");
+                return Err(wrong("secret", &why));
+            }
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
+                let why = format!("it has more than one of `secret`, `{KEY_FILE}` and `{KEY}`; keep one of them");
+                return Err(self.wrong(CLIENT, why));
+            }
+        };
+        let is_signed = matches!(secret, ClientSecret::Key(_));
+        for (field, said) in [("key_id", &key_id), ("audience", &audience)] {
+            if said.is_some() && !is_signed {
+                return Err(wrong(field, "it is said of a client with a private key, and this one has a `secret`"));
+            }
+        }
         if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             return Err(self.wrong(CLIENT, "`headers` has an `Authorization` already; keep one of the two"));
         }
@@ -499,7 +546,8 @@ impl Entry<'_> {
         }
         let token_url = text("token_url")?;
         if token_url.as_deref().is_some_and(|url| check_address(url).is_err()) {
-            let why = "it must be an https:// address, or http:// on this machine: the secret is sent there";
+            let why =
+                "it must be an https:// address, or http:// on this machine: what lets the client in is sent there";
             return Err(wrong("token_url", why));
         }
         let resource = text("resource")?;
@@ -507,8 +555,25 @@ impl Entry<'_> {
         if resource.as_deref().is_some_and(|resource| !is_resource(resource)) {
             return Err(wrong("resource", "it must be a whole address without a fragment (RFC 8707)"));
         }
-        let proof = text("auth_method")?.map(|method| method.parse::<ClientProof>());
-        let proof = proof.transpose().map_err(|why| wrong("auth_method", &why))?;
+        let proof = match text("auth_method")?.as_deref() {
+            None => None,
+            Some(SIGNED) if is_signed => None,
+            Some(SIGNED) => {
+                let why =
+                    format!("`{SIGNED}` is for a client with a `{KEY_FILE}` or a `{KEY}`, and this one has a `secret`");
+                return Err(wrong("auth_method", &why));
+            }
+            Some(method) => {
+                let proof = method.parse::<ClientProof>().map_err(|why| wrong("auth_method", &why))?;
+                if is_signed {
+                    return Err(wrong(
+                        "auth_method",
+                        "a private key is never sent; say `private_key_jwt`, or leave it out",
+                    ));
+                }
+                Some(proof)
+            }
+        };
         let scopes = text("scope")?.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
         let private_network = match fields.get("private_network") {
             None => false,
@@ -813,7 +878,7 @@ mod tests {
         let Reach::Http { client: Some(client), .. } = reach else { panic!("{reach:?}") };
         let expected = ClientCredentials {
             id: "ua-hush-X".into(),
-            secret: "hush-secret:CRM".into(),
+            secret: ClientSecret::Shared("hush-secret:CRM".into()),
             token_url: Some("https://b.example/token".into()),
             scopes: vec!["read".into(), "write".into()],
             resource: Some("https://a.example/".into()),
@@ -823,6 +888,33 @@ mod tests {
         assert_eq!(**client, expected);
         assert!(!format!("{reach:?}").contains("hush-secret"), "{reach:?}");
         assert_eq!(reach.secrets("crm"), [("client secret of crm".to_owned(), "hush-secret:CRM".to_owned())]);
+    }
+
+    #[test]
+    fn a_private_key_of_a_client_is_read_and_shown_nowhere() {
+        let of = |fields: &str| {
+            let fields =
+                format!(r#"{{"type": "http", "url": "https://a.example/mcp", "client_credentials": {fields}}}"#);
+            let config = McpConfig::parse(&entry(&fields), "test.json").unwrap();
+            let mut config = config.expand(|name| Some(format!("/hush/{name}/and-more-than-eight"))).unwrap();
+            let (_, reach) = config.servers.remove(0);
+            let Reach::Http { client: Some(client), .. } = &reach else { panic!("{reach:?}") };
+            (client.secret.clone(), client.proof, reach)
+        };
+        let key = |from, id: Option<&str>, audience: Option<&str>| {
+            ClientSecret::Key(ClientKey { from, id: id.map(str::to_owned), audience: audience.map(str::to_owned) })
+        };
+        let (secret, proof, reach) = of(
+            r#"{"id": "a", "private_key": "${secret:KEY}", "key_id": "k1", "audience": "https://b.example", "auth_method": "private_key_jwt"}"#,
+        );
+        let pem = "/hush/secret:KEY/and-more-than-eight";
+        assert!(secret == key(KeySource::Text(pem.into()), Some("k1"), Some("https://b.example")) && proof.is_none());
+        assert!(reach.secrets("crm").contains(&("private key of crm".to_owned(), pem.to_owned())));
+        assert!(!format!("{reach:?}").contains("hush"), "{reach:?}");
+        // The file is read by who signs, and not to find out what is in it.
+        let (secret, _, reach) = of(r#"{"id": "a", "private_key_file": "${X}/key.pem"}"#);
+        assert!(secret == key(KeySource::File("/hush/X/and-more-than-eight/key.pem".into()), None, None));
+        assert!(reach.secrets("crm").is_empty());
     }
 
     #[test]
@@ -840,6 +932,26 @@ mod tests {
             (r#"{"id": "a", "secret": "s", "token_url": "http://b/t"}"#, "client_credentials.token_url", "https://"),
             (r#"{"id": "a", "secret": "s", "resource": "a#b"}"#, "client_credentials.resource", "whole address"),
             (r#"{"id": "a", "secret": "s", "auth_method": "x"}"#, "client_credentials.auth_method", "`x` is neither"),
+            (r#"{"id": "a"}"#, "client_credentials.secret", "a `private_key_file` or a `private_key`"),
+            (r#"{"id": "a", "secret": "s", "private_key": "k"}"#, "client_credentials", "keep one of them"),
+            (r#"{"id": "a", "private_key_file": "/k", "private_key": "k"}"#, "client_credentials", "keep one of them"),
+            (r#"{"id": "a", "private_key_file": "k.pem"}"#, "client_credentials.private_key_file", "the whole path"),
+            (r#"{"id": "a", "secret": "s", "key_id": "k"}"#, "client_credentials.key_id", "this one has a `secret`"),
+            (
+                r#"{"id": "a", "secret": "s", "audience": "k"}"#,
+                "client_credentials.audience",
+                "this one has a `secret`",
+            ),
+            (
+                r#"{"id": "a", "secret": "s", "auth_method": "private_key_jwt"}"#,
+                "client_credentials.auth_method",
+                "is for a client with a `private_key_file`",
+            ),
+            (
+                r#"{"id": "a", "private_key": "k", "auth_method": "client_secret_post"}"#,
+                "client_credentials.auth_method",
+                "a private key is never sent",
+            ),
         ] {
             let said = of(client);
             assert!(said.contains(&format!("invalid `{field}` of the tool server `notes`")), "{said}");

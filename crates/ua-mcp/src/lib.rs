@@ -92,8 +92,8 @@ pub use http::{Horizon, Relay, Relayed, UNKNOWN, argument_headers, as_heard, hea
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
 pub use logins::{
-    ClientCredentials, ClientProof, LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault,
-    check_address, host_of,
+    ClientCredentials, ClientKey, ClientProof, ClientSecret, KeySource, LoginError, LoginFacts, LoginRequest, Logins,
+    OwnClient, PendingLogin, Vault, check_address, host_of,
 };
 pub use pages::Pages;
 pub use queue::{MOST_WAITING, QueueReceiver, QueueSender, Queued, queue, size_of};

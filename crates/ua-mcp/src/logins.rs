@@ -11,6 +11,7 @@
 //! by a challenge has not begun with the request: the login is renewed, and whoever sent decides whether to send again. Proved by: `tests::logins`, and the
 //! authorization scenarios of the conformance suite (`reference_servers` of the end-to-end tests).
 
+mod assertion;
 mod begin;
 mod client;
 mod kept;
@@ -25,9 +26,11 @@ use rmcp::transport::auth::AuthorizationMetadata;
 use tokio::sync::Mutex;
 use ua_core::{Busy, Env, Redactor, Timestamp, span_in_words};
 
+pub use self::assertion::{ClientKey, KeySource};
 pub use self::begin::{LoginRequest, OwnClient, PendingLogin};
 use self::client::Client;
-pub use self::client::{ClientCredentials, ClientProof};
+pub(crate) use self::client::SIGNED;
+pub use self::client::{ClientCredentials, ClientProof, ClientSecret};
 use self::kept::Kept;
 pub use self::kept::LoginFacts;
 use crate::http::is_this_machine;

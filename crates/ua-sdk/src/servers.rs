@@ -101,7 +101,7 @@ pub struct Servers {
 
 impl Servers {
     /// The servers of a file `{"mcpServers": {…}}`. References to variables (`${NAME}`) in `args`, `env` and `headers`, and in
-    /// `id` and `secret` of `client_credentials`, are replaced.
+    /// `id`, `secret`, `private_key` and `private_key_file` of `client_credentials`, are replaced.
     ///
     /// # Errors
     /// [`Error::Servers`] when the file cannot be read or does not fit, names a variable that is not set, or has one where it is not replaced.
@@ -127,7 +127,8 @@ impl Servers {
                 Reach::Http { url, .. } => ("url", url),
             };
             if fixed.contains("${") {
-                let why = "variables are replaced in `args`, `env`, `headers` and a client's `id` and `secret` only";
+                let why =
+                    "variables are replaced in `args`, `env`, `headers` and a client's `id`, `secret` and key only";
                 return Err(Error::Servers(format!("`{place}` of the server `{server}` is {fixed:?}, and {why}")));
             }
         }

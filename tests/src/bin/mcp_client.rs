@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value};
 use ua_core::{RunId, ToolNamespace};
 use ua_mcp::{
-    ClientCredentials, LockDir, LoginFacts, LoginRequest, Logins, McpTransportConfig, OwnClient, Reach, ServerSpec,
-    ShimCommand, Vault, exercise, log_in,
+    ClientCredentials, ClientKey, ClientSecret, KeySource, LockDir, LoginFacts, LoginRequest, Logins,
+    McpTransportConfig, OwnClient, Reach, ServerSpec, ShimCommand, Vault, exercise, log_in,
 };
 
 /// How often a person would log in before they give up.
@@ -77,9 +77,10 @@ fn client() -> Option<Box<ClientCredentials>> {
     std::env::var("MCP_CONFORMANCE_SCENARIO").ok().filter(|scenario| scenario.contains("client-credentials"))?;
     let context = context()?;
     let named = |name: &str| Some(context.get(name)?.as_str()?.to_owned());
+    let key = |pem| ClientSecret::Key(ClientKey { from: KeySource::Text(pem), id: None, audience: None });
     Some(Box::new(ClientCredentials {
         id: named("client_id")?,
-        secret: named("client_secret")?,
+        secret: named("client_secret").map(ClientSecret::Shared).or_else(|| named("private_key_pem").map(key))?,
         token_url: None,
         scopes: Vec::new(),
         resource: None,

@@ -1,10 +1,11 @@
-//! How a program is let in where no person is: with an id and a secret of its own (OAuth 2, `client_credentials`: RFC 6749, 4.4).
+//! How a program is let in where no person is: with an id and a secret or a key of its own (OAuth 2, `client_credentials`: RFC 6749, 4.4).
 //!
 //! Its token endpoint is found as a person's login page is, or is named. A token is kept like a login, under a name of its own, so that a person's
 //! login at the same address is another one, and asked for anew when it ends: there is nothing else to renew it with. One process at a time asks.
 //!
-//! Invariants: the secret goes to the token endpoint alone, which is https or on this machine, and is kept nowhere; whoever keeps secrets out of
-//! records learns it and each token before it is used. Proved by: `tests::logins::client`.
+//! Invariants: the secret goes to the token endpoint alone, which is https or on this machine, and is kept nowhere; of a key, only what it signs does
+//! (`assertion`); whoever keeps secrets out of records learns each of them and each token before it is used. Proved by: `tests::logins::client`,
+//! `tests::logins::signed`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,17 +18,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{Timestamp, in_a_sentence};
 
+use super::assertion::{ClientKey, KeySource, SigningKey, texts_of};
 use super::begin::{MOST_OF_AN_ANSWER, check_is_public};
 use super::kept::{LoginFacts, NOT_SENT, OFFERED_METHODS, manager, said};
 use super::{LoginError, Logins, Token, bearer, blocking, check_endpoint, host_of};
 use crate::http::{cause, client_for};
 
-/// How a client proves to a token endpoint who it is.
+/// The name of the way in which a client proves with a key who it is, where methods are listed.
+pub(crate) const SIGNED: &str = "private_key_jwt";
+/// Where an authorization server lists by which algorithms assertions are signed (RFC 8414, 2).
+const OFFERED_ALGORITHMS: &str = "token_endpoint_auth_signing_alg_values_supported";
+/// What kind of assertion is sent (RFC 7523, 2.2).
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// How a client sends its secret to a token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientProof {
-    /// With its secret in a header (`client_secret_basic`).
+    /// In a header (`client_secret_basic`).
     Basic,
-    /// With its secret in the body (`client_secret_post`).
+    /// In the body (`client_secret_post`).
     Post,
 }
 
@@ -48,9 +57,44 @@ impl FromStr for ClientProof {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|proof| proof.name() == text);
         known.ok_or_else(|| {
-            format!("`{}` is neither `client_secret_basic` nor `client_secret_post`", in_a_sentence(text))
+            let [basic, post] = Self::ALL.map(Self::name);
+            format!("`{}` is neither `{basic}` nor `{post}` nor `{SIGNED}`", in_a_sentence(text))
         })
     }
+}
+
+/// What a client proves with who it is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ClientSecret {
+    /// A text that both sides know, and that is sent.
+    Shared(String),
+    /// A private key, with which it signs; the other side knows the public one.
+    Key(ClientKey),
+}
+
+impl ClientSecret {
+    /// What a configuration says of it: the secret, the key, or where the key is.
+    pub fn written(&self) -> &String {
+        match self {
+            Self::Shared(text) | Self::Key(ClientKey { from: KeySource::Text(text) | KeySource::File(text), .. }) => {
+                text
+            }
+        }
+    }
+
+    /// What of it may stand nowhere else, each with a name for it, as far as no file has to be read for that. `server` is whose client it is.
+    pub(crate) fn known(&self, server: &str) -> Vec<(String, String)> {
+        match self {
+            Self::Shared(text) => vec![(format!("client secret of {server}"), text.clone())],
+            Self::Key(ClientKey { from: KeySource::Text(pem), .. }) => of_key(server, pem),
+            Self::Key(ClientKey { from: KeySource::File(_), .. }) => Vec::new(),
+        }
+    }
+}
+
+/// The texts of a private key, each with a name for it.
+fn of_key(server: &str, pem: &str) -> Vec<(String, String)> {
+    texts_of(pem).into_iter().map(|text| (format!("private key of {server}"), text)).collect()
 }
 
 /// A client that an authorization server lets in by itself, without a person.
@@ -58,22 +102,22 @@ impl FromStr for ClientProof {
 pub struct ClientCredentials {
     /// Its id there.
     pub id: String,
-    /// Its secret there.
-    pub secret: String,
+    /// What it proves with that it is the client of that id.
+    pub secret: ClientSecret,
     /// Where it asks for tokens; found out from the tool server when nothing is said.
     pub token_url: Option<String>,
     /// What it asks to be allowed; what the tool server says it needs when nothing is said.
     pub scopes: Vec<String>,
     /// What the tokens are for (RFC 8707); the tool server's address when nothing is said.
     pub resource: Option<String>,
-    /// How it proves who it is; by what the authorization server takes when nothing is said.
+    /// How it sends a secret that both sides know; by what the authorization server takes when nothing is said. A key is never sent.
     pub proof: Option<ClientProof>,
     /// Whether the authorization server may be in a private network where the tool server is not.
     pub private_network: bool,
 }
 
 impl fmt::Debug for ClientCredentials {
-    /// Without the secret.
+    /// Without what it proves itself with.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientCredentials").field("id", &self.id).finish_non_exhaustive()
     }
@@ -82,8 +126,14 @@ impl fmt::Debug for ClientCredentials {
 /// Where a client asks for a token, and with what.
 struct Way {
     endpoint: String,
-    proof: ClientProof,
+    proof: Proof,
     scopes: Vec<String>,
+}
+
+/// What is sent to show who asks.
+enum Proof {
+    Secret { text: String, sent: ClientProof },
+    Assertion(String),
 }
 
 /// A token as it is kept, and what was asked for it: who asks for something else does not use it.
@@ -137,7 +187,12 @@ impl Client {
 
     /// What may not be kept elsewhere, by name.
     pub(super) fn secrets(&self) -> Vec<(String, String)> {
-        vec![(format!("client secret of {}", self.server), self.credentials.secret.clone())]
+        let mut secrets = self.credentials.secret.known(&self.server);
+        if let ClientSecret::Key(ClientKey { from: from @ KeySource::File(_), .. }) = &self.credentials.secret {
+            // One that cannot be read is told by whoever signs with it.
+            secrets.extend(from.read().into_iter().flat_map(|pem| of_key(&self.server, &pem)));
+        }
+        secrets
     }
 
     fn asked(&self) -> Asked {
@@ -160,7 +215,7 @@ impl Client {
 
     /// Asks for a token, and keeps it.
     pub(super) async fn ask(&self, logins: &Logins) -> Result<Token, LoginError> {
-        let way = self.way().await?;
+        let way = self.way(logins).await?;
         let of = format!("the authorization server of {}", host_of(&self.address).unwrap_or_default());
         let (status, body) = logins.in_time(&of, self.post(&way)).await?;
         if !status.is_success() {
@@ -192,10 +247,10 @@ impl Client {
     }
 
     /// Finds out where to ask, and with what.
-    async fn way(&self) -> Result<Way, LoginError> {
-        let ClientCredentials { token_url, scopes, proof, private_network, .. } = &self.credentials;
+    async fn way(&self, logins: &Logins) -> Result<Way, LoginError> {
+        let ClientCredentials { token_url, scopes, private_network, .. } = &self.credentials;
         if let Some(endpoint) = token_url {
-            let proof = proof.unwrap_or(ClientProof::Basic);
+            let proof = self.proof(logins, endpoint, None).await?;
             return Ok(Way { endpoint: endpoint.clone(), proof, scopes: scopes.clone() });
         }
         let manager = manager(&self.address, *private_network).await?;
@@ -223,16 +278,48 @@ impl Client {
                 | LoginError::Vault(_)) => error,
             });
         }
-        let proof = match proof {
-            Some(proof) => *proof,
-            None => taken(&found.metadata).map_err(|why| self.fails(&why))?,
-        };
+        let proof = self.proof(logins, &endpoint, Some(&found.metadata)).await?;
         let scopes = if scopes.is_empty() { manager.select_initial_scopes(&[]).await } else { scopes.clone() };
         Ok(Way { endpoint, proof, scopes })
     }
 
+    /// What shows the authorization server with that token endpoint who asks. What it says of itself is in `described`, where it was asked.
+    async fn proof(
+        &self,
+        logins: &Logins,
+        endpoint: &str,
+        described: Option<&AuthorizationMetadata>,
+    ) -> Result<Proof, LoginError> {
+        let key = match &self.credentials.secret {
+            ClientSecret::Shared(text) => {
+                let sent = match (self.credentials.proof, described) {
+                    (Some(sent), _) => sent,
+                    (None, Some(described)) => taken(described).map_err(|why| self.fails(&why))?,
+                    (None, None) => ClientProof::Basic,
+                };
+                return Ok(Proof::Secret { text: text.clone(), sent });
+            }
+            ClientSecret::Key(key) => key,
+        };
+        let from = key.from.clone();
+        let pem = blocking(move || Ok(from.read())).await?.map_err(|why| self.fails(&why))?;
+        // A file may have another one since this began.
+        logins.vault.learn(of_key(&self.server, &pem));
+        let signing = SigningKey::of_pem(&pem).map_err(|why| self.fails(&why))?;
+        if let Some(described) = described {
+            takes_signed(described, signing.algorithm()).map_err(|why| self.fails(&why))?;
+        }
+        let issuer = described.and_then(|described| described.issuer.as_deref());
+        let audience = key.audience.as_deref().or(issuer).unwrap_or(endpoint);
+        let assertion = signing.assertion(&self.credentials.id, key.id.as_deref(), audience, logins.env.now());
+        let assertion = assertion.map_err(|why| self.fails(&why))?;
+        // Whoever has it is this client until it ends.
+        logins.vault.learn(vec![(format!("assertion for {}", self.server), assertion.clone())]);
+        Ok(Proof::Assertion(assertion))
+    }
+
     async fn post(&self, way: &Way) -> Result<(StatusCode, Vec<u8>), LoginError> {
-        let ClientCredentials { id, secret, resource, .. } = &self.credentials;
+        let ClientCredentials { id, resource, .. } = &self.credentials;
         let unsent = |why: String| self.fails(&why);
         let url = Url::parse(&way.endpoint).map_err(|error| unsent(error.to_string()))?;
         let resource = resource.as_deref().unwrap_or(&self.address);
@@ -241,13 +328,23 @@ impl Client {
         if !scopes.is_empty() {
             form.push(("scope", scopes.as_str()));
         }
-        if way.proof == ClientProof::Post {
-            form.extend([("client_id", id.as_str()), ("client_secret", secret.as_str())]);
-        }
+        let in_header = match &way.proof {
+            Proof::Secret { text, sent: ClientProof::Basic } => Some(text),
+            Proof::Secret { text, sent: ClientProof::Post } => {
+                form.extend([("client_id", id.as_str()), ("client_secret", text.as_str())]);
+                None
+            }
+            Proof::Assertion(assertion) => {
+                // Its id stands in the assertion, too; some look for it here alone (RFC 7521, 4.2).
+                form.extend([("client_id", id.as_str()), ("client_assertion_type", ASSERTION_TYPE)]);
+                form.push(("client_assertion", assertion.as_str()));
+                None
+            }
+        };
         let http = client_for(&url, concat!("ua/", env!("CARGO_PKG_VERSION"))).map_err(unsent)?;
         let mut request = http.post(url).header(ACCEPT, "application/json");
         request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(encoded(&form));
-        if way.proof == ClientProof::Basic {
+        if let Some(secret) = in_header {
             // Both are written as in a form first (RFC 6749, 2.3.1).
             let part = |text: &str| encoded(&[("", text)]).trim_start_matches('=').to_owned();
             request = request.basic_auth(part(id), Some(part(secret)));
@@ -299,6 +396,10 @@ impl Client {
         }
         let scopes = in_a_sentence(&way.scopes.join(" "));
         let what = match (code, status.as_u16()) {
+            ("invalid_client", _) | ("", 401) if matches!(way.proof, Proof::Assertion(_)) => format!(
+                "its authorization server does not know the client, or does not take what it signed ({told}); correct `id` and the private key, or \
+                 say with `key_id` which key it is and with `audience` what that server calls itself"
+            ),
             ("invalid_client", _) | ("", 401) => format!(
                 "its authorization server does not know the client, or its secret is wrong ({told}); correct `id` and `secret`, or say with \
                  `auth_method` how the secret is sent"
@@ -344,18 +445,42 @@ const NAME_IT: &str = "name the token endpoint with `token_url`";
 
 /// How an authorization server takes clients that this program can do; with nothing said, in a header (RFC 8414, 2).
 fn taken(metadata: &AuthorizationMetadata) -> Result<ClientProof, String> {
-    let Some(offered) = metadata.additional_fields.get(OFFERED_METHODS).and_then(Value::as_array) else {
-        return Ok(ClientProof::Basic);
-    };
-    let offered: Vec<&str> = offered.iter().filter_map(Value::as_str).collect();
+    let Some(offered) = listed(metadata, OFFERED_METHODS) else { return Ok(ClientProof::Basic) };
     let known = ClientProof::ALL.into_iter().find(|proof| offered.contains(&proof.name()));
     known.ok_or_else(|| {
-        let offered = in_a_sentence(&offered.join(", "));
-        format!(
-            "its authorization server takes clients by `{offered}` alone, and this program knows `client_secret_basic` and `client_secret_post`; give \
-             the tool server a token in `headers`"
-        )
+        let shown = in_a_sentence(&offered.join(", "));
+        let what_else = if offered.contains(&SIGNED) {
+            "and not by a secret; give the client a `private_key_file` or a `private_key` in the place of its `secret`"
+        } else {
+            "and this program knows `client_secret_basic`, `client_secret_post` and `private_key_jwt`; give the tool server a token in `headers`"
+        };
+        format!("its authorization server takes clients by `{shown}` alone, {what_else}")
     })
+}
+
+/// Whether an authorization server takes a client by what it signs with this algorithm; it does where it says nothing.
+fn takes_signed(metadata: &AuthorizationMetadata, algorithm: &str) -> Result<(), String> {
+    if let Some(offered) = listed(metadata, OFFERED_METHODS).filter(|offered| !offered.contains(&SIGNED)) {
+        let offered = in_a_sentence(&offered.join(", "));
+        return Err(format!(
+            "its authorization server takes clients by `{offered}` alone, and not by what they sign (`{SIGNED}`); give it the client's `secret` in the \
+             place of the key"
+        ));
+    }
+    if let Some(offered) = listed(metadata, OFFERED_ALGORITHMS).filter(|offered| !offered.contains(&algorithm)) {
+        let offered = in_a_sentence(&offered.join(", "));
+        return Err(format!(
+            "its authorization server takes what is signed by `{offered}` alone, and this key signs by `{algorithm}`; give a key on the curve P-256 for \
+             `ES256`, or of RSA for `RS256`"
+        ));
+    }
+    Ok(())
+}
+
+/// What an authorization server lists under a name; `None` where it says nothing of that.
+fn listed<'a>(metadata: &'a AuthorizationMetadata, field: &str) -> Option<Vec<&'a str>> {
+    let listed = metadata.additional_fields.get(field)?.as_array()?;
+    Some(listed.iter().filter_map(Value::as_str).collect())
 }
 
 /// Names and values as a form has them.

@@ -3,6 +3,7 @@
 
 mod client;
 mod proving;
+mod signed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -251,7 +252,7 @@ impl State {
                 if let Some(error) = *self.exchange.lock().unwrap() {
                     return Err(error);
                 }
-                if !client::is_from_client(seen) {
+                if !client::is_from_client(seen) && !signed::is_from_key(seen, &self.base.lock().unwrap()) {
                     return Err("invalid_client");
                 }
             }

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::logins::{ClientCredentials, ClientProof};
+use crate::logins::{ClientCredentials, ClientProof, ClientSecret};
 
 /// Id and secret with characters that a form writes in another way, and both as a header has them.
-const ID: &str = "machine/1";
+pub(super) const ID: &str = "machine/1";
 const SECRET: &str = "cs canary/0123456";
 const BASIC: &str = "Basic bWFjaGluZSUyRjE6Y3MrY2FuYXJ5JTJGMDEyMzQ1Ng==";
 
@@ -17,10 +17,10 @@ pub(super) fn is_from_client(seen: &Seen) -> bool {
     seen.headers.get("authorization").map_or_else(in_body, |basic| basic == BASIC)
 }
 
-fn client() -> ClientCredentials {
+pub(super) fn client() -> ClientCredentials {
     ClientCredentials {
         id: ID.to_owned(),
-        secret: SECRET.to_owned(),
+        secret: ClientSecret::Shared(SECRET.to_owned()),
         token_url: None,
         scopes: Vec::new(),
         resource: None,
@@ -30,7 +30,7 @@ fn client() -> ClientCredentials {
 }
 
 /// The logins of a process that knows this client.
-fn with(shelves: &Arc<Shelves>, site: &Site, client: &ClientCredentials) -> Logins {
+pub(super) fn with(shelves: &Arc<Shelves>, site: &Site, client: &ClientCredentials) -> Logins {
     let own = logins(shelves);
     own.add_client("web", &site.url, client);
     own
@@ -149,7 +149,7 @@ async fn each_reason_for_no_token_names_the_server_and_what_to_change() {
         assert!(shelves.kept.lock().unwrap().is_empty());
         said
     };
-    let wrong = ClientCredentials { secret: "another canary".to_owned(), ..client() };
+    let wrong = ClientCredentials { secret: ClientSecret::Shared("another canary".to_owned()), ..client() };
     assert!(refusal(None, &[], wrong).await.contains("(invalid_client); correct `id` and `secret`"));
     for (error, scopes, advice) in [
         ("invalid_client", "", "correct `id` and `secret`"),
@@ -170,7 +170,10 @@ async fn each_reason_for_no_token_names_the_server_and_what_to_change() {
     assert!(said.contains("name the token endpoint with `token_url`"), "{said}");
     let methods = [("token_endpoint_auth_methods_supported", json!(["private_key_jwt"]))];
     let said = refusal(None, &methods, client()).await;
-    assert!(said.contains("takes clients by `private_key_jwt` alone"), "{said}");
+    assert!(said.contains("takes clients by `private_key_jwt` alone") && said.contains("`private_key_file`"), "{said}");
+    let methods = [("token_endpoint_auth_methods_supported", json!(["tls_client_auth"]))];
+    let said = refusal(None, &methods, client()).await;
+    assert!(said.contains("takes clients by `tls_client_auth` alone") && said.contains("in `headers`"), "{said}");
 }
 
 /// A run that starts the server, and one in the middle of its calls, are told the same.
