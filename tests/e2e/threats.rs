@@ -182,3 +182,30 @@ fn s5_a_task_gets_no_folder_through_a_link_that_a_program_planted() {
     // Once it is taken away, sub-agents work.
     assert_eq!(env.rows("SELECT status FROM runs WHERE run_mode = 'task'"), ["succeeded"]);
 }
+
+/// Above a workspace lie folders that are no run's, and whoever makes one of them a link has not made its parent's files other ones.
+#[test]
+fn s5_a_fork_takes_no_files_from_where_a_link_leads() {
+    let env = env();
+    let file = json!({"path": "work_products/a.md", "content": "one"});
+    let turns = json!([{"tools": [{"name": "mcp__ua__write_local_file", "input": file}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"artifacts": {"workspace_dir": "mine/x"}}), &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let (above, aside, private) = (env.root().join("mine"), env.root().join("aside"), env.path("private"));
+    std::fs::rename(&above, &aside).unwrap();
+    // What lies there may well have the very text that was recorded.
+    std::fs::create_dir_all(private.join("x/work_products")).unwrap();
+    std::fs::write(private.join("x/work_products/a.md"), "one").unwrap();
+    std::fs::write(private.join("x/diary.md"), "mine").unwrap();
+    std::os::unix::fs::symlink(&private, &above).unwrap();
+    for more in [&["--dry-run"][..], &["--run-id", "f"]] {
+        let arguments = [&["fork", "r", "--at-turn", "1"][..], more].concat();
+        let refused = env.run(&arguments).refused(74, &["is a link, and links are not followed here"]);
+        assert!(!refused.stderr.contains("diary"), "{}", refused.stderr);
+    }
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+    assert_eq!(std::fs::read_dir(private.join("x")).unwrap().count(), 2, "nothing was made where the link leads");
+    std::fs::remove_file(&above).unwrap();
+    std::fs::rename(&aside, &above).unwrap();
+    env.run(&["fork", "r", "--at-turn", "1", "--run-id", "f"]).code(0).says(&["files copied from its workspace: 1"]);
+}

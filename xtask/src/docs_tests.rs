@@ -403,7 +403,7 @@ fn crates_with_lints_of_their_own_keep_those_of_all() {
         "std::fs::OpenOptions::new",
     ];
     let folders = ["std::fs::create_dir_all", "std::fs::DirBuilder::new"];
-    let workspaces = ["ua_runner::Workspace::create", "ua_runner::Workspace::open"];
+    let workspaces = ["ua_runner::Workspace::create", "ua_runner::Workspace::open", "ua_runner::ForkPlan::new"];
     for (name, wanted) in [
         ("ua-runner", [&files[..], &folders].concat()),
         ("ua-toolserver", files.to_vec()),

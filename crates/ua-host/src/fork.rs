@@ -1,12 +1,13 @@
 //! Going on from a turn of a run as another run.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::Database;
 use serde_json::{Value, json};
 use ua_core::{RunId, RunSpec, ShowPath as _};
-use ua_runner::{ForkError, ForkPlace, ForkPlan, JobChange, LockError, sweep_forks};
+use ua_runner::{ForkError, ForkPlace, ForkPlan, JobChange, LockError, Workspace, sweep_forks};
 use ua_store::{RunRecord, Store, StoreError};
 
 use crate::budgets::{self, BudgetChange};
@@ -60,8 +61,7 @@ impl Fork {
         tree::refuse_task(store, parent, "forked", "ua fork").await?;
         let spec = changed_job(host.settings(), &request)?;
         input_files::refuse_other(&spec)?;
-        // Its files are looked at, and taken along.
-        host.home().place_of_run(parent)?;
+        let from = files_of(host, parent)?;
         let before = Launch::of_run(host, store, parent).await?;
         let launch = Launch::for_fork(host.settings(), before.clone(), parent, &spec, request.launch)?;
         // Of the servers that the fork has, too: before anything of it is shown.
@@ -74,7 +74,7 @@ impl Fork {
         launch.without_secrets(host)?;
         launch.check(host, &spec)?;
         launch.check_policies(host.settings(), Begun::Fork)?;
-        let plan = ForkPlan::new(store, &parent.run_id, request.at_turn, Some(spec)).await;
+        let plan = ForkPlan::with_workspace(store, &parent.run_id, from, request.at_turn, Some(spec)).await;
         let mut plan = plan.map_err(|error| refused(&error))?;
         tell_another_model(&mut plan, &before, &launch);
         Ok(Self { plan, run_id: request.run_id.cloned(), launch })
@@ -132,6 +132,17 @@ impl Fork {
         consent::tell_unsaid(people.as_ref(), &self.launch);
         consent::tell_lifted_questions(people.as_ref(), &fork.spec);
         Box::pin(session::run(host, people, store, fork, &self.launch, Taking::Forked)).await
+    }
+}
+
+/// The workspace of the run that is forked, whose files are looked at, and taken along; `None` where it is gone. Programs of other runs, and a
+/// checkout, may have made a part of the way there a link to somewhere else, and what lies there is not the run's.
+fn files_of(host: &Host, parent: &RunRecord) -> Result<Option<Workspace>, HostError> {
+    host.home().place_of_run(parent)?;
+    match host.home().open_workspace(parent) {
+        Ok(workspace) => Ok(Some(workspace)),
+        Err(error) if error.io().kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -131,6 +131,8 @@ pub struct ForkPlan {
     pub changes: Vec<JobChange>,
     /// The files of the parent's workspace and those it had, by path.
     pub files: Vec<ForkFile>,
+    /// The parent's workspace, in which these were found and from which they are copied; `None` where it is gone.
+    from: Option<Workspace>,
 }
 
 /// Where and how a fork is made.
@@ -152,7 +154,8 @@ pub struct ForkPlace<'a> {
 
 impl ForkPlan {
     /// Looks what a fork of `parent` would be: at its last committed turn unless another is named, with its job unless `spec` is
-    /// another. Changes nothing.
+    /// another. Changes nothing. The parent's workspace is where its record says, whatever links lead there: for programs whose user named that
+    /// folder whole. A name that a job, a model or a database gives is for [`Self::with_workspace`].
     ///
     /// # Errors
     /// [`ForkError::NotCommitted`] when there is no such turn; [`ForkError::Store`] when the store fails.
@@ -163,13 +166,30 @@ impl ForkPlan {
         spec: Option<RunSpec>,
     ) -> Result<Self, ForkError> {
         let parent = store.load(parent).await.map_err(ForkError::at("load the run"))?;
-        Self::of(store, parent, at_turn, spec).await
+        let from = Workspace::open(Path::new(&parent.run.workspace_dir)).ok();
+        Self::of(store, parent, from, at_turn, spec).await
     }
 
-    /// The same of a run that was read, whose folder is where its record says.
+    /// The same of a run whose workspace is `from`, which whoever knows the root opened from there, part by part; `None` where it is gone.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub async fn with_workspace(
+        store: &dyn Store,
+        parent: &RunId,
+        from: Option<Workspace>,
+        at_turn: Option<u32>,
+        spec: Option<RunSpec>,
+    ) -> Result<Self, ForkError> {
+        let parent = store.load(parent).await.map_err(ForkError::at("load the run"))?;
+        Self::of(store, parent, from, at_turn, spec).await
+    }
+
+    /// The same of a run that was read.
     pub(crate) async fn of(
         store: &dyn Store,
         parent: RunRecords,
+        from: Option<Workspace>,
         at_turn: Option<u32>,
         spec: Option<RunSpec>,
     ) -> Result<Self, ForkError> {
@@ -181,8 +201,8 @@ impl ForkPlan {
         let spec = spec.unwrap_or_else(|| RunSpec::clone(&parent.run.spec));
         let changes = job_changes(&parent.run.spec, &spec);
         let recorded = recorded_files(store, &parent, at_turn).await?;
-        let files = fates(Path::new(&parent.run.workspace_dir), recorded);
-        Ok(Self { parent, at_turn, spec, changes, files })
+        let files = fates(from.as_ref(), recorded);
+        Ok(Self { parent, at_turn, spec, changes, files, from })
     }
 
     /// Makes the fork: collects its files, stores it in one write, then gives it its workspace. What was not copied after all is
@@ -259,14 +279,12 @@ impl ForkPlan {
     fn collect(&mut self, root: &Folder, run: &RunId) -> Result<(), WorkspaceError> {
         let to = Workspace::create_in(root, staging(run))?;
         let mut copied: Vec<_> = self.files.iter_mut().filter(|file| file.fate == FileFate::Copied).collect();
-        if copied.is_empty() {
-            return Ok(());
-        }
-        let from = Workspace::open(Path::new(&self.parent.run.workspace_dir))?;
+        // The very folder in which they were found: its name may be another one's by now.
+        let Some(from) = self.from.as_ref().filter(|_| !copied.is_empty()) else { return Ok(()) };
         let busy = Busy::with(format!("copying {} to the fork", ua_core::counted(copied.len(), "file")));
         for (before, file) in copied.iter_mut().enumerate() {
             busy.files(before);
-            if !copy(&from, &to, &file.path, file.sha256)? {
+            if !copy(from, &to, &file.path, file.sha256)? {
                 file.fate = FileFate::Changed;
             }
         }
@@ -363,10 +381,9 @@ fn name_files(markers: &[CheckpointRecord], last_turn: u32, files: &mut BTreeMap
 /// A file that each run writes for itself.
 const OF_EACH_RUN: &str = "transcript.md";
 
-fn fates(workspace: &Path, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFile> {
+fn fates(workspace: Option<&Workspace>, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFile> {
     recorded.remove(OF_EACH_RUN);
-    let workspace = Workspace::open(workspace).ok();
-    let there = workspace.as_ref().and_then(|workspace| workspace.artifacts().ok()).unwrap_or_default();
+    let there = workspace.and_then(|workspace| workspace.artifacts().ok()).unwrap_or_default();
     let mut files: Vec<ForkFile> = there
         .iter()
         .filter(|file| file.path != OF_EACH_RUN && !recorded.contains_key(&file.path))
@@ -376,7 +393,7 @@ fn fates(workspace: &Path, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFi
         let is_inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
         // By itself: what a look at everything leaves out is there all the same.
         let known = there.iter().find(|file| file.path == path).map(|file| Ok(Some((file.bytes, file.sha256))));
-        let fate = match workspace.as_ref().filter(|_| is_inside) {
+        let fate = match workspace.filter(|_| is_inside) {
             None => FileFate::Gone,
             Some(workspace) => match known.unwrap_or_else(|| workspace.digest_alone(&path)) {
                 Ok(Some((_, now))) if now == sha256 => FileFate::Copied,
@@ -461,10 +478,32 @@ mod tests {
             ("site/large.bin", "l", FileFate::Unread),
             ("site/gone.html", "g", FileFate::Gone),
         ];
-        let files = fates(workspace.root(), recorded.map(|(path, was, _)| (path.to_owned(), sha256(was))).into());
+        let files = fates(Some(&workspace), recorded.map(|(path, was, _)| (path.to_owned(), sha256(was))).into());
         for (path, _, fate) in recorded {
             assert_eq!(files.iter().find(|file| file.path == path).unwrap().fate, fate, "{path}");
         }
+    }
+
+    /// Between the look at the parent's files and their copy, its folder may be renamed and another one have its name.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test makes the files that are looked at")]
+    fn what_is_copied_is_from_the_folder_that_was_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Folder::open(dir.path()).unwrap();
+        let parent = Workspace::create_in(&root, "mine/ws").unwrap();
+        parent.replace("a.md", "a").unwrap();
+        let records = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#).records;
+        let files = fates(Some(&parent), [("a.md".to_owned(), sha256("a"))].into());
+        let (spec, from) = (RunSpec::clone(&records.run.spec), Some(parent));
+        let mut plan = ForkPlan { parent: records, at_turn: 0, spec, changes: Vec::new(), files, from };
+        fs::rename(dir.path().join("mine"), dir.path().join("aside")).unwrap();
+        fs::create_dir_all(dir.path().join("elsewhere/ws")).unwrap();
+        fs::write(dir.path().join("elsewhere/ws/a.md"), "b").unwrap();
+        std::os::unix::fs::symlink("elsewhere", dir.path().join("mine")).unwrap();
+        let run = RunId::parse("f").unwrap();
+        plan.collect(&root, &run).unwrap();
+        assert_eq!(plan.files[0].fate, FileFate::Copied);
+        assert_eq!(fs::read_to_string(dir.path().join(staging(&run)).join("a.md")).unwrap(), "a");
     }
 
     #[test]
@@ -478,7 +517,7 @@ mod tests {
         let recorded =
             [("work_products/a.md", "a"), ("work_products/b.md", "b"), ("gone.md", "g"), (OF_EACH_RUN, "# t")];
         let recorded = recorded.map(|(path, content)| (path.to_owned(), sha256(content)));
-        let files = fates(workspace.root(), recorded.into());
+        let files = fates(Some(&workspace), recorded.into());
         let shown: Vec<(&str, FileFate)> = files.iter().map(|file| (file.path.as_str(), file.fate)).collect();
         assert_eq!(
             shown,

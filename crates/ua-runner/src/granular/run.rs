@@ -169,8 +169,9 @@ impl GranularStep {
         if beside.is_dir() && is_folder_of(&records.run, &beside)? {
             records.run.workspace_dir = beside.to_string_lossy().into_owned();
         }
+        let from = Workspace::open(Path::new(&records.run.workspace_dir)).ok();
         let spec = self.spec()?;
-        let mut plan = ForkPlan::of(&*host.store, records, at_turn, Some(spec.clone())).await?;
+        let mut plan = ForkPlan::of(&*host.store, records, from, at_turn, Some(spec.clone())).await?;
         let found = &plan.parent.run;
         if found.entrypoint != LIBRARY {
             let (run, entrypoint) = (found.run_id.clone(), found.entrypoint.clone());
