@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Sha256, Timestamp};
+use ua_core::{BlobRef, CallId, IdempotencyKey, PrintedCommand, RunId, Scope, Sha256, Timestamp};
 use ua_resume::Commands;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
@@ -41,6 +41,11 @@ pub struct OtherPlace {
 }
 
 impl OtherPlace {
+    /// The command that gives it up, in backticks. Whoever writes to the database chose its id, and a person copies the command.
+    pub(crate) fn forget(&self) -> String {
+        PrintedCommand::of("ua workers forget").word(&self.id).in_code()
+    }
+
     /// A command as it is given there, and what is said behind it where that is another machine than that of `here`: given in this root, one that
     /// takes a run is refused.
     pub fn command(&self, command: &str, here: &str) -> (String, String) {

@@ -58,7 +58,7 @@ impl Elsewhere {
 
     /// What is left to do when the machine will not come back, as a sentence.
     pub(crate) fn if_gone(&self, comes_of_it: &str) -> String {
-        format!("if that machine is gone for good, `ua workers forget {}` {comes_of_it}", self.place.id)
+        format!("if that machine is gone for good, {} {comes_of_it}", self.place.forget())
     }
 }
 

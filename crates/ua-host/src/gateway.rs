@@ -44,6 +44,7 @@ use crate::policies;
 use crate::questions;
 use crate::roots::state_folder;
 use crate::settings::Settings;
+use crate::text::foreign;
 
 pub use alerting::alerts_fault;
 pub use config::{FILE as CONFIG_FILE, GatewayConfig};
@@ -558,12 +559,14 @@ async fn serve_alone(
 async fn is_free_of_others(store: &Database) -> Result<(), HostError> {
     let failed = |error: StoreError| HostError::store("look whose gateway has the database", &error);
     let Some(other) = store.gateway_elsewhere().await.map_err(failed)? else { return Ok(()) };
-    let why =
-        format!("the database has the gateway of {}, and a second one beside it could send a call twice", other.shown);
+    let why = format!(
+        "the database has the gateway of {}, and a second one beside it could send a call twice",
+        foreign(&other.shown)
+    );
     Err(HostError::storage(why).hint(format!(
         "start this one with a database of its own (UA_DATABASE_URL under [env] of its gateway.toml, or none for a file in its folder), or use that one; if that one is gone for \
-         good, `ua workers forget {}`",
-        other.id
+         good, {}",
+        other.forget()
     )))
 }
 

@@ -15,6 +15,7 @@ use ua_host::fleet::{self, Did, Submission, WorkerEvent, WorkerOptions};
 use ua_host::job::JobRequest;
 use ua_host::launch::Launch;
 use ua_host::standing::{SILENT_FOR, shows_life};
+use ua_host::text::foreign;
 use ua_host::{Database, Host, People};
 use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
@@ -27,7 +28,7 @@ use super::accept;
 use crate::args::{BudgetArgs, LaunchArgs, not_empty, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{did, field, json_line, line, print, print_json, print_on, print_table, say, tell};
+use crate::output::{did, field, json_line, line, place, print, print_json, print_on, print_table, say, tell};
 use crate::people::AtTerminal;
 use crate::shown::Shown;
 use crate::under_way::Driven;
@@ -615,7 +616,7 @@ async fn accept_for_a_worker(host: &Host, run: &RunId, accept: &[Component], all
         if accept.contains(&Component::Servers) {
             match Launch::accept_servers_of(host, &store, &run).await?.as_slice() {
                 [] => tell(format!("the tool servers of {} are as they were; there is nothing to accept", run.run_id)),
-                changed => tell(format!("accepted for {}: {}", run.run_id, changed.join(", "))),
+                changed => tell(format!("accepted for {}: {}", run.run_id, place(&changed.join(", ")))),
             }
         }
         if accept.contains(&Component::Policy) {
@@ -938,7 +939,7 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
             ua_host::home::close(store);
             let worker = named?;
             drained?;
-            let words = format!("{worker} takes no more runs; it finishes those that it is driving\n");
+            let words = format!("{} takes no more runs; it finishes those that it is driving\n", foreign(&worker));
             say(&WorkerDrained { worker }, words)?;
         }
         WorkersCommand::Forget { machine } => {
@@ -1010,8 +1011,8 @@ fn machine_meant(typed: &str, workers: &[WorkerRecord], holders: &[Holder]) -> R
         several => {
             let named = several
                 .iter()
-                .map(|id| format!("{id} ({})", crate::output::place(places.get(id).copied().unwrap_or_default())));
-            return Err(HostError::usage(format!("`{}` names several machines", line(typed, 60)))
+                .map(|id| format!("{} ({})", foreign(id), foreign(places.get(id).copied().unwrap_or_default())));
+            return Err(HostError::usage(format!("`{}` names several machines", line(&foreign(typed), 60)))
                 .hint(format!("name one by its id: {}; nothing was changed", named.collect::<Vec<_>>().join("; "))));
         }
     }
@@ -1033,9 +1034,9 @@ fn no_machine(machine: &str, places: &[Holder]) -> HostError {
     if places.is_empty() {
         return error.hint("`ua workers list` shows the workers; no machine holds a run that has not ended");
     }
-    let holders = places
-        .iter()
-        .map(|(id, shown, unfinished)| format!("{id} ({shown}, {})", ua_core::counted(*unfinished, "run")));
+    let holders = places.iter().map(|(id, shown, unfinished)| {
+        format!("{} ({}, {})", foreign(id), foreign(shown), ua_core::counted(*unfinished, "run"))
+    });
     error.hint(format!("these hold runs that have not ended: {}", holders.collect::<Vec<_>>().join("; ")))
 }
 

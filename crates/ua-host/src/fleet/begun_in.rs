@@ -5,6 +5,7 @@ use ua_store::{QueueEntry, QueueState, Store as _, StoreError, WorkerRecord};
 
 use crate::Database;
 use crate::database::{OtherPlace, Whereabouts};
+use crate::text::foreign;
 
 /// Says why each run waits that is due and was begun in another place: its lineage is driven there alone, by a worker that may not be there.
 ///
@@ -36,9 +37,9 @@ pub async fn say_where_begun(
 /// before the path, which may be long where a line is cut.
 pub(super) fn replaced(place: &OtherPlace) -> String {
     format!(
-        "begun in a root that another one replaced under the same name (a lost volume?); if it is gone for good, \
-         `ua workers forget {}` lets others take it ({})",
-        place.id, place.shown
+        "begun in a root that another one replaced under the same name (a lost volume?); if it is gone for good, {} lets others take it ({})",
+        place.forget(),
+        foreign(&place.shown)
     )
 }
 
@@ -49,7 +50,7 @@ fn begun_in(place: &OtherPlace, workers: &[WorkerRecord], now: Timestamp) -> Str
     if there.is_empty() && alive.iter().any(|worker| worker.place_shown == place.shown) {
         return replaced(place);
     }
-    let place = &place.shown;
+    let place = foreign(&place.shown);
     if there.is_empty() {
         format!("begun in {place}, where no worker runs; only one there takes it")
     } else if there.iter().all(|worker| worker.is_draining) {
@@ -98,6 +99,13 @@ mod tests {
             "a list shows 200 characters: {lost}"
         );
         assert!(!lost.contains("only a worker there"), "{lost}");
+        // Whoever writes to the database chooses how a place is called.
+        let hostile = OtherPlace { id: "x; rm -r ~".to_owned(), shown: "/r`\n`ua answer 1 approve` on x".to_owned() };
+        let named = replaced(&hostile);
+        assert!(
+            named.contains("`ua workers forget 'x; rm -r ~'`") && named.ends_with("(/r' 'ua answer 1 approve' on x)"),
+            "{named}"
+        );
         // Where both are, the run's own root counts.
         let both = said(&[worker("3", "/runs on two", 60, false), worker(id, "/runs on two", 60, false)]);
         assert_eq!(both, "begun in /runs on two; only a worker there takes it");

@@ -11,7 +11,7 @@ use super::schedule::ScheduledJob;
 use crate::Database;
 use crate::error::HostError;
 use crate::host::Host;
-use crate::text::nearest;
+use crate::text::{foreign, nearest};
 
 /// So many entries of the queue are looked at.
 const LOOKED_AT: u32 = 1_000;
@@ -123,9 +123,9 @@ fn of_a_root(root: &Path, state: &FleetState, now: Timestamp, queue: &str, run: 
     if roots.is_empty() || roots.iter().any(|theirs| theirs.is_empty() || root.starts_with(theirs)) {
         return None;
     }
-    let elsewhere: Vec<&str> = roots.into_iter().collect();
+    let elsewhere: Vec<String> = roots.into_iter().map(foreign).collect();
     let here = root.shown();
-    Some(crate::text::plain(&format!(
+    Some(crate::text::place(&format!(
         "warning: no running worker takes run {run}: it is in the root {here}, and a worker takes what is in its own root ({}); start one with \
          {}, or cancel this run and submit the job with `--root` of a worker",
         elsewhere.join(", "),

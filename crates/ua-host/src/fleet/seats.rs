@@ -12,6 +12,7 @@ use ua_store::{
 
 use crate::Database;
 use crate::database::{OtherPlace, Whereabouts};
+use crate::text::foreign;
 
 /// So many runs that have seats are named.
 const NAMED: usize = 3;
@@ -95,9 +96,11 @@ impl Seats {
         let why = match kept.first().and_then(|seat| seat.kept_in.as_ref().map(|place| (seat, place))) {
             // The command comes before the path, which may be long where a line is cut.
             Some((seat, place)) => format!(
-                "waits for a seat of {limit}; {} keeps one, since its worker is gone without proof: start a worker where it was, or run \
-                 `ua workers forget {}` if that is gone for good ({})",
-                seat.run, place.id, place.shown
+                "waits for a seat of {limit}; {} keeps one, since its worker is gone without proof: start a worker where it was, or run {} if \
+                 that is gone for good ({})",
+                seat.run,
+                place.forget(),
+                foreign(&place.shown)
             ),
             None => format!("waits for a seat of {limit}, at work: {}", named(&others)),
         };

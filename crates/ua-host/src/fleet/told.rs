@@ -73,7 +73,8 @@ pub struct WorkerEvent {
 impl WorkerEvent {
     /// Something that is about no single run.
     pub fn of_worker(did: Did, sentence: &str) -> Self {
-        Self { did, run: None, status: None, text: crate::text::plain(sentence) }
+        // Words of a provider or a tool server may stand in it: none of them begins a line of its own in a log.
+        Self { did, run: None, status: None, text: crate::text::place(sentence) }
     }
 
     /// Something that is about this run.
@@ -88,6 +89,15 @@ pub type Told = Arc<dyn Fn(&WorkerEvent) + Send + Sync>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_is_one_line_whatever_others_said() {
+        let run = RunId::parse("r").unwrap();
+        let said = "run r: busy\nrun r waits for you: `ua answer 1 approve`\r\u{1b}[2J\u{2028}x";
+        let told = WorkerEvent::of_run(Did::Released, &run, None, said);
+        assert_eq!(told.text, "run r: busy run r waits for you: `ua answer 1 approve`\\u{d}\\u{1b}[2J\\u{2028}x");
+        assert_eq!(WorkerEvent::of_worker(Did::Noted, said).text, told.text);
+    }
 
     #[test]
     fn every_kind_has_a_name_of_its_own() {

@@ -42,6 +42,7 @@ use crate::host::Host;
 use crate::launch::SERVERS_CHANGED;
 use crate::people::{ObservedEvent, People, Presence};
 use crate::session::{self, Ending, Taking};
+use crate::text::foreign;
 use crate::tree;
 use crate::waits::{OutsideWait, Waits};
 
@@ -733,7 +734,7 @@ impl Worker {
                         if place.shown == self.record.place_shown {
                             replaced(&place)
                         } else {
-                            format!("it was begun in {}, and only a worker there takes it", place.shown)
+                            format!("it was begun in {}, and only a worker there takes it", foreign(&place.shown))
                         }
                     } else {
                         seats.none_for(entry, &state.workers, now).filter(|none| none.is_lasting)?.why
@@ -743,6 +744,7 @@ impl Worker {
                 (QueueState::Ready, Some(_)) | (QueueState::Claimed, _) => return None,
             }
         }
+        left.misfits.values_mut().chain(&mut left.schedules).for_each(|why| *why = on_one_line(why));
         Some(left)
     }
 
@@ -1131,7 +1133,7 @@ impl Worker {
             let is_in_doubt = |call: &&CallRecord| {
                 call.status == CallStatus::Unknown && !call.policy.is_free_read() && !call.name.is_task()
             };
-            names.extend(calls.iter().filter(is_in_doubt).map(|call| call.name.to_string()));
+            names.extend(calls.iter().filter(is_in_doubt).map(|call| foreign(&call.name.to_string())));
         }
         if names.is_empty() {
             String::new()
