@@ -16,6 +16,7 @@ pub(crate) mod lenient;
 mod marks;
 pub(crate) mod reject;
 pub(crate) mod reply_limit;
+pub(crate) mod stop_words;
 pub(crate) mod too_long;
 mod waiting;
 

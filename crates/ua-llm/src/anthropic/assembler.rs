@@ -17,11 +17,9 @@ use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, known_event, object_of};
 use crate::http::lenient::{self, without_nulls};
 use crate::http::reject::kind_of as kind_of_error;
+use crate::http::stop_words::{CONTEXT_IS_FULL, stop_reason};
 use crate::provider::Ending;
 use crate::request::ModelRequest;
-
-/// The word for a reply that ran into the end of the context.
-const CONTEXT_IS_FULL: &str = "model_context_window_exceeded";
 
 /// The part of a reply that has arrived.
 #[derive(Debug, Default)]
@@ -154,6 +152,10 @@ struct WireUsage {
 
 impl Assemble for Assembler {
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
+        // A server in between ends every stream so.
+        if data.trim() == "[DONE]" {
+            return Ok(Progress::Nothing);
+        }
         let event = object_of(data)?;
         match event.get("type").and_then(Value::as_str) {
             Some("error") => return Err(reported(&event)),
@@ -377,12 +379,22 @@ fn block(partial: Partial) -> Option<Block> {
     }
 }
 
-/// The streamed input, parsed; its text when it is not JSON of one meaning, so that the dispatcher can refuse it.
+/// The streamed input, parsed; its text when it is not JSON of one meaning, so that the dispatcher can refuse it. Where none was streamed, it is what
+/// the block began with: an object, or from servers that speak other wires as well its text, or nothing.
 fn read_input(at_start: Option<Value>, streamed: String) -> Value {
-    if streamed.trim().is_empty() {
-        return at_start.unwrap_or_else(|| Value::Object(Map::new()));
+    let text = if streamed.trim().is_empty() {
+        match at_start {
+            Some(Value::String(text)) => text,
+            None | Some(Value::Null) => String::new(),
+            Some(whole @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => return whole,
+        }
+    } else {
+        streamed
+    };
+    if text.trim().is_empty() {
+        return Value::Object(Map::new());
     }
-    parse_strict(&streamed).unwrap_or(Value::String(streamed))
+    parse_strict(&text).unwrap_or(Value::String(text))
 }
 
 fn kind_of(value: &Map<String, Value>) -> &str {
@@ -399,14 +411,6 @@ fn append(value: &mut Map<String, Value>, field: &str, more: &str) {
         Some(_) | None => {
             value.insert(field.to_owned(), Value::String(more.to_owned()));
         }
-    }
-}
-
-fn stop_reason(text: &str) -> StopReason {
-    match text {
-        // The context window is an output limit too: the reply was cut in the middle.
-        CONTEXT_IS_FULL => StopReason::MaxTokens,
-        known => known.parse().unwrap_or(StopReason::Other),
     }
 }
 
@@ -478,6 +482,35 @@ mod tests {
             );
             assert_eq!(turn.tool_uses().next().unwrap().input, expected);
         }
+    }
+
+    /// A proxy writes the input as another wire has it: as a text, or as nothing where there are no arguments.
+    #[test]
+    fn an_input_that_a_block_begins_with_is_read_as_on_the_other_wires() {
+        for (input, expected) in [
+            (json!({"a": 1}), json!({"a": 1})),
+            (json!("{\"a\": 1}"), json!({"a": 1})),
+            (json!("{\"a\": "), json!("{\"a\": ")),
+            (json!(""), json!({})),
+            (json!(" "), json!({})),
+            (Value::Null, json!({})),
+            (json!([1]), json!([1])),
+        ] {
+            let block = json!({"type": "tool_use", "id": "toolu_1", "name": "t", "input": input});
+            let start = json!({"type": "content_block_start", "index": 0, "content_block": block}).to_string();
+            let turn = whole(&[&start, r#"{"type":"content_block_stop","index":0}"#], "tool_use");
+            assert_eq!(turn.tool_uses().next().unwrap().input, expected, "{start}");
+        }
+    }
+
+    /// Some servers in between end every stream as another wire does, and leave out this one's own end.
+    #[test]
+    fn the_end_of_another_wire_is_no_event() {
+        let (mut assembler, tail) = (Assembler::default(), end("end_turn"));
+        for event in [START, tail.as_str(), "[DONE]"] {
+            assert!(!matches!(assembler.feed(event), Ok(Progress::Whole(_)) | Err(_)), "{event}");
+        }
+        assert!(matches!(assembler.end(), Some(Ok(turn)) if turn.stop_reason == StopReason::EndTurn));
     }
 
     #[test]
@@ -566,15 +599,6 @@ mod tests {
             assert!(matches!(&ended, Progress::Whole(turn) if turn.stop_reason == expected), "{ended:?}");
         }
         assert!(feed_all(&[START, &text, tail, STOP]).is_err(), "inside a block");
-    }
-
-    #[test]
-    fn every_stop_reason_has_its_word_and_new_ones_are_other() {
-        for reason in StopReason::ALL {
-            assert_eq!(stop_reason(reason.as_str()), *reason);
-        }
-        assert_eq!(stop_reason("model_context_window_exceeded"), StopReason::MaxTokens);
-        assert_eq!(stop_reason("bored"), StopReason::Other);
     }
 
     #[test]

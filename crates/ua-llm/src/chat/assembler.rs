@@ -12,6 +12,8 @@
 //! | Gemini's adapter | parallel calls all have the index 0, some without ids; a call has a signature, and without it the next request is refused |
 //! | xAI | reasoning is in the total but not in the completion's tokens |
 //! | some doors to `MiniMax` and Gemini | the name of a call is repeated with every piece, or comes in pieces itself |
+//! | Moonshot | the usage is in the choice |
+//! | Groq | the usage, and what broke a reply off, are in a field of its own (`x_groq`) |
 
 use std::collections::HashMap;
 
@@ -26,7 +28,7 @@ use super::{OF_CALLS, reasoning};
 use crate::OPENAI_CHAT;
 use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, known_event, object_of};
-use crate::http::{lenient, reject};
+use crate::http::{lenient, reject, stop_words};
 use crate::provider::Ending;
 use crate::request::ModelRequest;
 
@@ -95,6 +97,17 @@ struct Chunk {
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
+    /// What Groq says besides.
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    x_groq: Option<Besides>,
+}
+
+#[derive(Default, Deserialize)]
+struct Besides {
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    usage: Option<WireUsage>,
+    #[serde(default)]
+    error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -114,6 +127,9 @@ struct Choice {
     /// What a filter found, as Azure says it.
     #[serde(default)]
     content_filter_results: Option<Value>,
+    /// What it cost, as Moonshot says it.
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    usage: Option<WireUsage>,
     /// What broke the reply off, as `OpenRouter` says it: beside any reason, it is no answer.
     #[serde(default)]
     error: Option<Value>,
@@ -213,12 +229,13 @@ impl Assembler {
     }
 
     fn take(&mut self, chunk: Chunk) -> Result<Progress, Fault> {
-        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+        let besides = chunk.x_groq.unwrap_or_default();
+        if let Some(error) = [chunk.error, besides.error].into_iter().flatten().find(|error| !error.is_null()) {
             return Err(reported(&error));
         }
-        if let Some(usage) = chunk.usage.filter(WireUsage::says_something) {
-            self.usage = Some(usage.total());
-        }
+        let usage = [chunk.usage, besides.usage].into_iter().flatten().find(WireUsage::says_something);
+        let is_counted = usage.is_some();
+        self.usage = usage.map(WireUsage::total).or(self.usage);
         if let Some(model) = chunk.model.filter(|model| !model.is_empty()) {
             self.model = Some(model);
         }
@@ -226,6 +243,9 @@ impl Assembler {
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.is_none_or(|index| index == 0)) {
             if let Some(error) = choice.error.filter(|error| !error.is_null()) {
                 return Err(reported(&error));
+            }
+            if let Some(usage) = choice.usage.filter(|usage| !is_counted && usage.says_something()) {
+                self.usage = Some(usage.total());
             }
             if let Some(delta) = choice.delta {
                 said.push_str(&self.extend(delta));
@@ -567,16 +587,14 @@ fn unless_whole(native: &str) -> Option<&'static str> {
 }
 
 fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {
-    match reason.to_ascii_lowercase().as_str() {
-        _ if is_refusal => StopReason::Refusal,
+    if is_refusal {
+        return StopReason::Refusal;
+    }
+    match stop_words::stop_reason(reason) {
         // A server that was told to use a tool, or knows no better, says `stop` behind a whole call.
-        "stop" | "eos" | "eos_token" | "end_turn" if has_calls => StopReason::ToolUse,
-        "stop" | "eos" | "eos_token" | "end_turn" => StopReason::EndTurn,
-        // Also where none is there: a reply that says so asks for something that was lost on the way, and is no answer.
-        "tool_calls" | "function_call" => StopReason::ToolUse,
-        "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
-        "content_filter" => StopReason::Refusal,
-        _ => StopReason::Other,
+        StopReason::EndTurn if has_calls => StopReason::ToolUse,
+        // One that asks for a tool, also where no call is there, asks for something that was lost on the way, and is no answer.
+        known => known,
     }
 }
 

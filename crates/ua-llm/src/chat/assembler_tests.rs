@@ -235,6 +235,26 @@ fn vllm_repeats_the_role_and_counts_in_every_chunk() {
     assert_eq!(turn.usage, Some(Usage { input_tokens: 5, output_tokens: 2, ..Usage::default() }));
 }
 
+/// Moonshot counts in the choice, and Groq in a field of its own, where it also says what broke a reply off.
+#[test]
+fn the_usage_is_found_where_a_server_puts_it() {
+    let usage = json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7});
+    let mut of_choice = finish("stop");
+    of_choice["choices"][0]["usage"] = usage.clone();
+    let mut besides = finish("stop");
+    besides["x_groq"] = json!({"id": "req_1", "usage": usage});
+    for mut end in [of_choice, besides] {
+        let counted = |end: &Value| read(&[delta(&json!({"content": "hi"})), end.clone()]).unwrap().usage;
+        assert_eq!(counted(&end), Some(Usage { input_tokens: 5, output_tokens: 2, ..Usage::default() }), "{end}");
+        // The place that every server has comes first.
+        end["usage"] = json!({"prompt_tokens": 6, "completion_tokens": 3});
+        assert_eq!(counted(&end), Some(Usage { input_tokens: 6, output_tokens: 3, ..Usage::default() }), "{end}");
+    }
+    let broken = json!({"choices": [], "x_groq": {"id": "req_1", "error": "over capacity"}});
+    let told = read(&[delta(&json!({"content": "hi"})), broken]).unwrap_err();
+    assert_eq!(told, Fault::Reported { kind: "error".into(), message: "over capacity".into() });
+}
+
 #[test]
 fn tokens_of_reasoning_are_output_where_only_the_total_has_them() {
     let mut end = finish("stop");
@@ -301,6 +321,13 @@ fn every_finish_reason_has_its_meaning() {
         ("length", StopReason::MaxTokens, StopReason::MaxTokens),
         ("content_filter", StopReason::Refusal, StopReason::Refusal),
         ("function_call", StopReason::ToolUse, StopReason::ToolUse),
+        // The words of what stands behind a proxy.
+        ("tool_use", StopReason::ToolUse, StopReason::ToolUse),
+        ("stop_sequence", StopReason::StopSequence, StopReason::StopSequence),
+        ("guardrail_intervened", StopReason::Refusal, StopReason::Refusal),
+        // Gemini's door.
+        ("content_filter: RECITATION", StopReason::Refusal, StopReason::Refusal),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", StopReason::Other, StopReason::Other),
         ("bored", StopReason::Other, StopReason::Other),
     ];
     for (reason, with_text, with_call) in cases {

@@ -138,22 +138,24 @@ fn a_response_is_whole_where_its_event_its_status_its_details_and_its_items_say_
     assert_eq!(seen, 5 * 8 * 4 * 4 * 4 * 3, "every case was made");
 }
 
-/// The words of an end on the other two wires, and what they mean there.
-const WORDS: [(&str, End, End); 14] = [
+/// The words of an end on the other two wires, and what they mean there: a server in between hands on those of the wire behind it.
+const WORDS: [(&str, End, End); 16] = [
     // The word, to the Messages API, to Chat Completions.
     ("end_turn", End::Whole, End::Whole),
-    ("stop_sequence", End::Whole, End::Odd),
-    ("tool_use", End::Whole, End::Odd),
-    ("stop", End::Odd, End::Whole),
-    ("tool_calls", End::Odd, End::Whole),
+    ("stop_sequence", End::Whole, End::Whole),
+    ("tool_use", End::Whole, End::Whole),
+    ("stop", End::Whole, End::Whole),
+    ("tool_calls", End::Whole, End::Whole),
     ("max_tokens", End::Cut, End::Cut),
-    ("model_context_window_exceeded", End::Cut, End::Odd),
-    ("length", End::Odd, End::Cut),
-    ("refusal", End::Withheld, End::Odd),
-    ("content_filter", End::Odd, End::Withheld),
+    ("model_context_window_exceeded", End::Cut, End::Cut),
+    ("length", End::Cut, End::Cut),
+    ("refusal", End::Withheld, End::Withheld),
+    ("content_filter", End::Withheld, End::Withheld),
     ("pause_turn", End::Odd, End::Odd),
     ("error", End::Odd, End::Failed),
     ("incomplete", End::Odd, End::Odd),
+    ("guardrail_intervened", End::Withheld, End::Withheld),
+    ("content_filter: RECITATION", End::Withheld, End::Withheld),
     ("moon", End::Odd, End::Odd),
 ];
 

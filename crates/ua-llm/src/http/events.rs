@@ -64,11 +64,22 @@ pub(crate) fn object_of(data: &str) -> Result<Map<String, Value>, Fault> {
             Err(Fault::Reported { kind: reject::kind_of(&Value::Object(event)), message })
         }
         Ok(Value::Object(event)) => Ok(event),
+        // Gemini's door gives an error as a list with one in it.
+        Ok(Value::Array(mut events)) if is_one_error(&events) => match events.remove(0) {
+            Value::Object(event) => Ok(event),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                unreachable!("an error is an object")
+            }
+        },
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Err(Fault::Nonsense("an event is not an object".to_owned()))
         }
         Err(error) => Err(Fault::Nonsense(format!("an event is not readable: {error}"))),
     }
+}
+
+fn is_one_error(events: &[Value]) -> bool {
+    events.len() == 1 && events[0].get("error").is_some_and(|error| !error.is_null())
 }
 
 /// What a server says, as a text.

@@ -422,12 +422,103 @@ fn an_error_in_the_stream_is_one_in_whatever_shape_it_comes() {
             json!({"error": "upstream"}),
             json!({"type": "error", "error": {"type": null, "message": "upstream"}}),
             json!({"type": "error", "error": {"type": "api_error", "code": 500, "message": "upstream"}}),
+            json!([{"error": {"code": 500, "message": "upstream", "status": "INTERNAL"}}]),
         ] {
             let text = format!("dat\nevent: ping\nevent: error\ndata: {error}\n\n");
             for at in 1..wire.plain().len() {
                 let told = fails(wire, &with(wire.plain(), at, &text), &error.to_string());
                 assert!(told.to_string().contains("upstream"), "{wire:?} {error}: {told}");
             }
+        }
+    }
+}
+
+/// Nothing said and nothing asked for is one empty reply on every wire, streamed or not; what has no place for it is no reply.
+#[test]
+fn an_empty_reply_is_the_same_on_every_wire() {
+    for wire in WIRES {
+        let events = wire.events();
+        // The beginning, and the end with the words for one that ended by itself.
+        let mut bare: Vec<Value> = match wire {
+            Wire::Anthropic => vec![events[0].clone(), events[8].clone(), events[9].clone()],
+            Wire::Responses => vec![events[0].clone(), events[9].clone()],
+            Wire::Chat => vec![events[3].clone(), events[4].clone()],
+        };
+        for (field, word) in [("stop_reason", "end_turn"), ("finish_reason", "stop")] {
+            change(&mut bare, field, &|object| drop(object.insert(field.to_owned(), json!(word))));
+        }
+        let (mut whole, place, said) = match wire {
+            Wire::Anthropic => (wire.whole(), "/content", vec![json!([]), json!([{"type": "text", "text": ""}])]),
+            Wire::Responses => {
+                let message = |content: Value| json!([{"type": "message", "id": "m1", "content": content}]);
+                let blank = json!([{"type": "output_text", "text": ""}]);
+                (wire.whole(), "/output", vec![json!([]), message(json!([])), message(Value::Null), message(blank)])
+            }
+            Wire::Chat => {
+                let message = |content: Value| json!({"role": "assistant", "content": content, "tool_calls": null});
+                (wire.whole(), "/choices/0/message", vec![message(Value::Null), message(json!("")), message(json!([]))])
+            }
+        };
+        if let Some(reason) = whole.get_mut("stop_reason") {
+            *reason = json!("end_turn");
+        }
+        if let Some(reason) = whole.pointer_mut("/choices/0/finish_reason") {
+            *reason = json!("stop");
+        }
+        let mut replies = vec![wire.read(&wire.blocks(&bare).concat(), "\n", usize::MAX).unwrap()];
+        for said in said {
+            *whole.pointer_mut(place).unwrap() = said;
+            replies.push(wire.read_one(&whole).unwrap().unwrap());
+        }
+        for reply in replies {
+            assert_eq!((reply.blocks, reply.stop_reason), (vec![], ua_core::StopReason::EndTurn), "{wire:?}");
+        }
+        for nothing in [Value::Null, json!("")] {
+            *whole.pointer_mut(place).unwrap() = nothing;
+            assert!(wire.read_one(&whole).is_none(), "{wire:?}");
+        }
+    }
+}
+
+/// Calls without an id, a name or arguments are calls, and on every wire the same: with ids of their own, and without arguments.
+#[test]
+fn a_call_that_lacks_something_is_the_same_on_every_wire() {
+    for (arguments, expected) in [
+        (Value::Null, json!({})),
+        (json!(""), json!({})),
+        (json!(" "), json!({})),
+        (json!({}), json!({})),
+        (json!({"x": 1}), json!({"x": 1})),
+        (json!("{\"x\":1}"), json!({"x": 1})),
+        (json!("{\"x\":"), json!("{\"x\":")),
+    ] {
+        for (wire, name, count) in WIRES.into_iter().flat_map(|wire| [(wire, "t", 2), (wire, "", 1)]) {
+            let reply = match wire {
+                Wire::Anthropic => {
+                    let call = json!({"type": "tool_use", "id": "", "name": name, "input": arguments});
+                    let calls = vec![call; count];
+                    json!({"type": "message", "id": "m", "content": calls, "stop_reason": "tool_use"})
+                }
+                Wire::Responses => {
+                    let call = json!({"type": "function_call", "call_id": "", "name": name, "arguments": arguments});
+                    let calls = vec![call; count];
+                    json!({"id": "r", "status": "completed", "output": calls})
+                }
+                Wire::Chat => {
+                    let call =
+                        json!({"id": "", "type": "function", "function": {"name": name, "arguments": arguments}});
+                    let calls = vec![call; count];
+                    let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+                    json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+                }
+            };
+            let mut turn = wire.read_one(&reply).unwrap().unwrap();
+            assert_eq!(turn.stop_reason, ua_core::StopReason::ToolUse);
+            crate::tell_tool_uses_apart(&mut turn, |_| false);
+            let asked: Vec<_> = turn.tool_uses().map(|call| (call.name.as_str(), &call.input)).collect();
+            assert_eq!(asked, vec![(name, &expected); count], "{wire:?} {arguments}");
+            let ids: std::collections::BTreeSet<&str> = turn.tool_uses().map(|call| call.id.as_str()).collect();
+            assert!(ids.len() == count && !ids.contains(""), "{wire:?} {ids:?}");
         }
     }
 }

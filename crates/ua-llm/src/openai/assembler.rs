@@ -2,7 +2,8 @@
 //!
 //! A reply exists only after an event that ends the response. How it ended is what the response says of itself, whatever the event is called:
 //! servers in between have one event for every end. Events and item types that this build does not know are tolerated, since the API adds new
-//! ones; an order of events that cannot be read is not.
+//! ones; an order of events that cannot be read is not. What was streamed counts, whole items before it: servers in between leave out of an item, or
+//! of the end, what they have said in pieces.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -41,6 +42,10 @@ pub(crate) struct Assembler {
     /// The tools as they are offered on this wire.
     offered: Offered,
     items: Items,
+    /// The texts that were streamed, by the places of their items.
+    said: BTreeMap<u64, Said>,
+    /// What was streamed of a text of no item.
+    unplaced: Said,
     text_bytes: usize,
     /// Bytes of arguments that have arrived.
     argument_bytes: usize,
@@ -50,6 +55,26 @@ pub(crate) struct Assembler {
     known: Option<KnownPrefix>,
     /// Its status, and why it is not complete.
     ended: String,
+}
+
+/// What was streamed of one text.
+#[derive(Debug, Default)]
+struct Said {
+    text: String,
+    refusal: String,
+}
+
+impl Said {
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.refusal.is_empty()
+    }
+
+    /// Appends it; true when it says that the model refuses.
+    fn push_blocks(self, blocks: &mut Vec<Block>) -> bool {
+        let is_refused = !self.refusal.is_empty();
+        blocks.extend([self.text, self.refusal].into_iter().filter(|text| !text.is_empty()).map(Block::text));
+        is_refused
+    }
 }
 
 /// How many items back the announcement of one is looked for that says nothing else about itself.
@@ -79,6 +104,33 @@ impl Items {
             self.open.insert(place);
         }
         self.by_place.insert(place, partial)
+    }
+
+    /// Puts a whole one to its place. What it lacks of a call counts as it was said before.
+    fn close(&mut self, place: u64, mut item: Value) {
+        let before = self.by_place.remove(&place);
+        let (announced, arguments) = before.map_or_else(Default::default, |before| (before.value, before.arguments));
+        if is_call(&announced) && is_call(&item) {
+            for field in ["id", "call_id", "name", "arguments"] {
+                let told = &announced[field];
+                if is_unsaid(&item[field]) && !is_unsaid(told) {
+                    item[field] = told.clone();
+                }
+            }
+        }
+        self.put(place, Partial { value: item, arguments, is_done: true });
+    }
+
+    /// Whether another item is whole at a place already: some servers give all of them one.
+    fn is_taken(&self, place: u64, item: &Value) -> bool {
+        self.by_place.get(&place).is_some_and(|there| {
+            let are_one = |field: &str| {
+                let (id, its) = (item[field].as_str()?, there.value[field].as_str()?);
+                (!id.is_empty() && !its.is_empty()).then(|| id == its)
+            };
+            let is_same = || are_one("call_id").or_else(|| are_one("id")).unwrap_or_else(|| there.value == *item);
+            there.is_done && !is_same()
+        })
     }
 
     /// The place of the item that has this id now.
@@ -139,8 +191,30 @@ enum Event {
         output_index: Option<u64>,
         item: Value,
     },
-    #[serde(rename = "response.output_text.delta", alias = "response.refusal.delta")]
+    #[serde(rename = "response.output_text.delta")]
     TextDelta {
+        #[serde(default, deserialize_with = "lenient::count")]
+        output_index: Option<u64>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        item_id: Option<String>,
+        #[serde(default)]
+        delta: Option<String>,
+    },
+    #[serde(rename = "response.output_text.done")]
+    TextDone {
+        #[serde(default, deserialize_with = "lenient::count")]
+        output_index: Option<u64>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        item_id: Option<String>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        text: Option<String>,
+    },
+    #[serde(rename = "response.refusal.delta")]
+    RefusalDelta {
+        #[serde(default, deserialize_with = "lenient::count")]
+        output_index: Option<u64>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        item_id: Option<String>,
         #[serde(default)]
         delta: Option<String>,
     },
@@ -240,6 +314,10 @@ struct InputDetails {
 
 impl Assemble for Assembler {
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
+        // A server in between ends every stream so.
+        if data.trim() == "[DONE]" {
+            return Ok(Progress::Nothing);
+        }
         let event = object_of(data)?;
         if event.get("type").and_then(Value::as_str).is_none() {
             // A proxy's way to say that it failed; anything else without a type is nothing that is known.
@@ -257,13 +335,31 @@ impl Assemble for Assembler {
             Event::ItemDone { output_index, item } => {
                 // Some servers announce an item only when it is whole.
                 let place = output_index.or_else(|| self.items.announced(&item));
-                let place = place.unwrap_or_else(|| self.items.next_place());
-                self.items.put(place, Partial { value: item, arguments: String::new(), is_done: true });
+                let place = place.filter(|place| !self.items.is_taken(*place, &item));
+                self.items.close(place.unwrap_or_else(|| self.items.next_place()), item);
                 Ok(Progress::Nothing)
             }
-            Event::TextDelta { delta } => {
+            Event::TextDelta { output_index, item_id, delta } => {
                 let delta = delta.unwrap_or_default();
                 self.text_bytes += delta.len();
+                self.said_at(output_index, item_id.as_deref()).text.push_str(&delta);
+                Ok(Progress::Text(delta))
+            }
+            Event::TextDone { output_index, item_id, text } => {
+                let text = text.unwrap_or_default();
+                let said = self.said_at(output_index, item_id.as_deref());
+                if text.is_empty() || !said.text.is_empty() {
+                    return Ok(Progress::Nothing);
+                }
+                // It came in no pieces.
+                said.text.clone_from(&text);
+                self.text_bytes += text.len();
+                Ok(Progress::Text(text))
+            }
+            Event::RefusalDelta { output_index, item_id, delta } => {
+                let delta = delta.unwrap_or_default();
+                self.text_bytes += delta.len();
+                self.said_at(output_index, item_id.as_deref()).refusal.push_str(&delta);
                 Ok(Progress::Text(delta))
             }
             Event::ArgumentsDelta { output_index, item_id, delta } => {
@@ -350,6 +446,15 @@ impl Assembler {
         Ok(Progress::Nothing)
     }
 
+    /// What a piece of a text goes on with: one that does not say goes on with the newest item that is not whole.
+    fn said_at(&mut self, index: Option<u64>, item_id: Option<&str>) -> &mut Said {
+        let by_id = || item_id.and_then(|id| self.items.place_of(id));
+        match index.or_else(by_id).or_else(|| self.items.newest_open()) {
+            Some(place) => self.said.entry(place).or_default(),
+            None => &mut self.unplaced,
+        }
+    }
+
     /// The call that a piece of arguments belongs to: one that does not say goes on with the newest.
     fn partial(&mut self, index: Option<u64>, item_id: Option<&str>) -> Result<&mut Partial, Fault> {
         let by_id = || item_id.and_then(|id| self.items.place_of(id));
@@ -395,8 +500,9 @@ impl Assembler {
         let reason = reason.filter(|reason| !reason.is_empty());
         // Whoever says why something is not complete says that it is not.
         let is_said_complete = word == COMPLETED && reason.is_none();
-        // A server that makes its events of a whole reply has one of it alone, with everything in it.
-        if !self.is_started && response.output.as_ref().is_none_or(Vec::is_empty) {
+        let has_said = !self.unplaced.is_empty() || self.said.values().any(|said| !said.is_empty());
+        // A server that makes its events of a whole reply has one of it alone, with everything in it: a list, be it an empty one.
+        if !self.is_started && response.output.is_none() && !has_said {
             return Err(Fault::Nonsense("the response ends before it started".to_owned()));
         }
         let items = std::mem::take(&mut self.items).by_place;
@@ -407,16 +513,35 @@ impl Assembler {
         let (mut is_refused, mut is_cut) = (false, false);
         let told = response.output.unwrap_or_default();
         let is_streamed = !items.is_empty();
-        let items: Vec<(Value, String)> = if is_streamed {
-            items.into_values().map(|item| (item.value, item.arguments)).collect()
+        let items: Vec<(u64, Value, String)> = if is_streamed {
+            items.into_iter().map(|(place, item)| (place, item.value, item.arguments)).collect()
         } else {
             // A server that sends no events of items has them all at the end.
-            told.iter().map(|item| (item.clone(), String::new())).collect()
+            (0..).zip(&told).map(|(place, item)| (place, item.clone(), String::new())).collect()
         };
-        let unanswered = unanswered(&items.iter().map(|(item, _)| item));
-        for (item, arguments) in items {
+        let answers = Answers::among(items.iter().map(|(_, item, _)| item));
+        let unanswered = items.iter().map(|(_, item, _)| item).find(|item| answers.lack(item)).map(kind_in);
+        let unanswered = unanswered.map(str::to_owned);
+        let mut said = std::mem::take(&mut self.said);
+        for (place, item, arguments) in items {
             is_cut |= is_incomplete(&item);
+            let (is_message, before) = (kind_in(&item) == MESSAGE, blocks.len());
             is_refused |= push_blocks(item, &arguments, &mut blocks);
+            if is_message
+                && blocks.len() == before
+                && let Some(said) = said.remove(&place)
+            {
+                is_refused |= said.push_blocks(&mut blocks);
+            }
+        }
+        if !blocks.iter().any(|block| matches!(block, Block::Text { .. })) {
+            // No item has a text: it was streamed beside them, or under the place of another one.
+            let mut streamed = Vec::new();
+            for said in said.into_values().chain([std::mem::take(&mut self.unplaced)]) {
+                is_refused |= said.push_blocks(&mut streamed);
+            }
+            let first_call = blocks.iter().position(|block| matches!(block, Block::ToolUse(_))).unwrap_or(blocks.len());
+            blocks.splice(first_call..first_call, streamed);
         }
         let is_completed = is_said_complete && !is_cut;
         if is_completed && is_streamed && !are_the_same_calls(&blocks, &told) {
@@ -490,14 +615,40 @@ impl Reported {
     }
 }
 
-/// The kind of an item that asks for something and has no answer among the others.
-fn unanswered<'a>(items: &(impl Iterator<Item = &'a Value> + Clone)) -> Option<String> {
-    let kind_of = |item: &Value| item["type"].as_str().unwrap_or_default().to_owned();
-    let answer_to =
-        |item: &Value| Some((kind_of(item).strip_suffix("_output")?.to_owned(), item["call_id"].to_string()));
-    let answered: HashSet<(String, String)> = items.clone().filter_map(answer_to).collect();
-    let mut asking = items.clone().filter(|item| ASKING.contains(&kind_of(item).as_str()));
-    asking.find(|asked| !answered.contains(&(kind_of(asked), asked["call_id"].to_string()))).map(kind_of)
+/// The type of an item that says something.
+const MESSAGE: &str = "message";
+
+/// The type of an item. What has a content and no type says something, as servers have it that know the API's easy messages.
+fn kind_in(item: &Value) -> &str {
+    let untyped = if item["content"].is_null() { "" } else { MESSAGE };
+    item["type"].as_str().unwrap_or(untyped)
+}
+
+fn is_call(item: &Value) -> bool {
+    item["type"] == "function_call"
+}
+
+/// Whether a field says nothing.
+fn is_unsaid(value: &Value) -> bool {
+    value.as_str().map_or(value.is_null(), |text| text.trim().is_empty())
+}
+
+/// The answers among the items of a reply to what others of them ask for.
+pub(super) struct Answers(HashSet<(String, String)>);
+
+impl Answers {
+    /// Those among these items.
+    pub(super) fn among<'a>(items: impl Iterator<Item = &'a Value>) -> Self {
+        let answer_to =
+            |item: &Value| Some((kind_in(item).strip_suffix("_output")?.to_owned(), item["call_id"].to_string()));
+        Self(items.filter_map(answer_to).collect())
+    }
+
+    /// Whether an item asks for something, and no answer to it is here.
+    pub(super) fn lack(&self, item: &Value) -> bool {
+        let kind = kind_in(item);
+        ASKING.contains(&kind) && !self.0.contains(&(kind.to_owned(), item["call_id"].to_string()))
+    }
 }
 
 /// Whether the calls of a reply are those that its end names, in whatever order. An end that names none, or none's arguments, says nothing of them.
@@ -549,10 +700,16 @@ fn is_incomplete(item: &Value) -> bool {
 
 /// Appends what an item says; true when it says that the model refuses.
 fn push_blocks(mut item: Value, streamed_arguments: &str, blocks: &mut Vec<Block>) -> bool {
-    match item["type"].as_str() {
-        Some("message") => {
+    match kind_in(&item) {
+        MESSAGE => {
+            let parts = match item["content"].take() {
+                Value::Array(parts) => parts,
+                // Some servers have no parts.
+                text @ Value::String(_) => vec![json!({ "text": text })],
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+            };
             let mut is_refused = false;
-            for part in item["content"].as_array().into_iter().flatten() {
+            for part in &parts {
                 let refusal = part["refusal"].as_str();
                 is_refused |= refusal.is_some();
                 if let Some(text) = part["text"].as_str().or(refusal).filter(|text| !text.is_empty()) {
@@ -561,15 +718,21 @@ fn push_blocks(mut item: Value, streamed_arguments: &str, blocks: &mut Vec<Block
             }
             is_refused
         }
-        Some("function_call") => {
+        "function_call" => {
             let text = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
-            let arguments = Some(text("arguments")).filter(|whole| !whole.is_empty());
-            let arguments = arguments.unwrap_or_else(|| streamed_arguments.to_owned());
+            let arguments = match &item["arguments"] {
+                // Some servers give the object itself, where the API has its text.
+                whole @ (Value::Object(_) | Value::Array(_)) => whole.to_string(),
+                Value::String(whole) if !whole.trim().is_empty() => whole.clone(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => streamed_arguments.to_owned(),
+            };
             let id = Some(text("call_id")).filter(|id| !id.is_empty()).unwrap_or_else(|| text("id"));
             blocks.push(Block::ToolUse(ToolUse { id, name: text("name"), input: read_arguments(arguments) }));
             false
         }
-        Some(_) | None => {
+        // What nobody can name is nothing that goes back: the API takes no item without a type.
+        "" => false,
+        _ => {
             blocks.push(Block::Opaque { provider: OPENAI.to_owned(), value: item.take() });
             false
         }
@@ -784,6 +947,115 @@ mod tests {
         ]);
         assert_eq!(turn.stop_reason, StopReason::MaxTokens);
         assert_eq!(turn.tool_uses().next().unwrap().input, json!("{\"x\":"));
+    }
+
+    fn text_delta(place: &Value, delta: &str) -> Value {
+        json!({"type": "response.output_text.delta", "output_index": place, "delta": delta})
+    }
+
+    /// What its server streamed of a text was said, whatever it then leaves out: the item, the text in it, or the list of all.
+    #[test]
+    fn a_text_that_was_streamed_counts_where_the_end_lacks_it() {
+        let empty = json!({"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": []});
+        let blank = json!({"type": "message", "id": "m1", "content": [{"type": "output_text", "text": ""}]});
+        let null = json!({"type": "message", "id": "m1", "content": null});
+        let thought = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+        let call = json!({"type": "function_call", "id": "fc", "call_id": "a", "name": "t", "arguments": "{}"});
+        let ends = [json!([]), Value::Null, json!([empty]), json!([null])];
+        let ends = ends.iter().map(|output| {
+            json!({"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": output}})
+        });
+        let ends: Vec<Value> = ends.chain([completed(Value::Null)]).collect();
+        for (place, item) in [(json!(0), &empty), (json!(0), &blank), (Value::Null, &null), (json!(7), &empty)] {
+            let said = [text_delta(&place, "Two"), text_delta(&place, ".")];
+            let opened = [created(), added(0, json!({"type": "message", "id": "m1", "content": []}))];
+            for end in &ends {
+                // With the item, without one, without a beginning.
+                let end = std::slice::from_ref(end);
+                let with_item = [&opened[..], &said, &[done(0, item.clone())], end].concat();
+                let without_item = [&opened[..1], &said, end].concat();
+                let without_beginning = [&said[..], end].concat();
+                for events in [with_item, without_item, without_beginning] {
+                    let turn = whole(&events);
+                    assert_eq!(
+                        (turn.blocks, turn.stop_reason),
+                        (vec![Block::text("Two.")], StopReason::EndTurn),
+                        "{events:?}"
+                    );
+                }
+            }
+            // Behind a thought, and in front of a call.
+            let among = [
+                created(),
+                done(0, thought.clone()),
+                text_delta(&json!(1), "Two."),
+                done(1, item.clone()),
+                done(2, call.clone()),
+                completed(Value::Null),
+            ];
+            let turn = whole(&among);
+            assert!(
+                matches!(turn.blocks.as_slice(), [Block::Opaque { .. }, Block::Text { text }, Block::ToolUse(_)] if text == "Two.")
+            );
+            assert_eq!(turn.stop_reason, StopReason::ToolUse);
+        }
+        let refused = json!({"type": "response.refusal.delta", "output_index": 0, "delta": "No."});
+        let turn = whole(&[created(), refused, done(0, empty.clone()), completed(Value::Null)]);
+        assert_eq!((turn.text().as_str(), turn.stop_reason), ("No.", StopReason::Refusal));
+        // In no pieces; and what was cut keeps what had come.
+        let at_once = json!({"type": "response.output_text.done", "output_index": 0, "text": "Two."});
+        assert_eq!(whole(&[created(), at_once.clone(), done(0, empty), completed(Value::Null)]).text(), "Two.");
+        let cut =
+            json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}});
+        let open = added(0, json!({"type": "message", "id": "m1", "content": []}));
+        let turn = whole(&[created(), open, text_delta(&json!(0), "Tw"), cut]);
+        assert_eq!((turn.text().as_str(), turn.stop_reason), ("Tw", StopReason::MaxTokens));
+        // What the item says is said once.
+        let item = json!({"type": "message", "content": [{"type": "output_text", "text": "Two."}]});
+        let twice = [created(), text_delta(&json!(0), "Two."), at_once, done(0, item), completed(Value::Null)];
+        assert_eq!(whole(&twice).blocks, [Block::text("Two.")]);
+    }
+
+    #[test]
+    fn a_message_without_parts_is_its_text_and_what_has_no_type_is_nothing() {
+        let plain = json!({"type": "message", "content": "Two."});
+        let untyped = json!({"role": "assistant", "content": [{"type": "output_text", "text": "Two."}]});
+        for item in [plain, untyped] {
+            let turn = whole(&[created(), done(0, item), done(1, json!({"id": "x"})), completed(Value::Null)]);
+            assert_eq!((turn.blocks, turn.stop_reason), (vec![Block::text("Two.")], StopReason::EndTurn));
+        }
+    }
+
+    /// What a whole item leaves out of its call was said before; arguments may be the object itself.
+    #[test]
+    fn a_call_is_what_was_said_of_it_in_whole() {
+        let call = |id: &str, name: &str, arguments: Value| json!({"type": "function_call", "id": "fc", "call_id": id, "name": name, "arguments": arguments});
+        let delta = json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{\"x\":1}"});
+        let asked = |events: &[Value]| {
+            let turn = whole(events);
+            assert_eq!(turn.stop_reason, StopReason::ToolUse);
+            let uses = turn.tool_uses().map(|call| (call.id.clone(), call.name.clone(), call.input.clone()));
+            uses.collect::<Vec<_>>()
+        };
+        let wanted = [("a".to_owned(), "t".to_owned(), json!({"x": 1}))];
+        let nothing = [json!(""), json!(" "), Value::Null];
+        for arguments in &nothing {
+            for last in [call("", "", arguments.clone()), call("a", "t", arguments.clone())] {
+                let opened = added(0, call("a", "t", json!("")));
+                let events = [created(), opened, delta.clone(), done(0, last), completed(Value::Null)];
+                assert_eq!(asked(&events), wanted, "{events:?}");
+            }
+            // Nothing was said of them at all: there are none.
+            let bare = asked(&[created(), done(0, call("a", "t", arguments.clone())), completed(Value::Null)]);
+            assert_eq!(bare[0].2, json!({}));
+        }
+        let object = call("a", "t", json!({"x": 1}));
+        assert_eq!(asked(&[created(), done(0, object), completed(Value::Null)]), wanted);
+        // Every item has the place 0.
+        let (one, two) = (call("a", "t", json!("{\"x\":1}")), call("b", "t", json!("{\"x\":2}")));
+        let both = [created(), done(0, one.clone()), done(0, two), done(0, one), completed(Value::Null)];
+        let ids: Vec<String> = asked(&both).into_iter().map(|(id, _, _)| id).collect();
+        assert_eq!(ids, ["a", "b"]);
     }
 
     #[test]

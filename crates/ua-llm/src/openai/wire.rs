@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use ua_core::{Block, Message, Role};
 
+use super::assembler::Answers;
 use crate::OPENAI;
 use crate::chat::names::{OPENAI_LONGEST, wire_name};
 use crate::extras::ModelExtras;
@@ -139,6 +140,9 @@ fn image_part(image: Image<'_>) -> Value {
 
 fn encode_assistant<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
     let mut items: Vec<Value> = blocks.filter_map(encode_said).collect();
+    // Nobody has answered what nobody offers, and the API refuses a history in which such a call has no answer.
+    let answers = Answers::among(items.iter());
+    items.retain(|item| !answers.lack(item));
     // The API refuses thoughts that nothing follows, as those of a reply that was cut while it thought.
     while items.last().is_some_and(is_reasoning) {
         items.pop();
@@ -282,6 +286,27 @@ mod tests {
             |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
         let hi = json!({"role": "assistant", "content": "hi"});
         assert_eq!(body["input"], json!([said("go"), thought, hi, said("more"), said("on")]));
+    }
+
+    /// A model that asks for what no job offers is told so, and the request that tells it is taken.
+    #[test]
+    fn what_asks_for_something_that_nobody_offers_goes_back_with_its_answer_alone() {
+        let own = |value: &Value| Block::Opaque { provider: "openai".into(), value: value.clone() };
+        let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA=="});
+        let asks = |kind: &str| json!({"type": kind, "id": "i", "call_id": "c", "status": "completed"});
+        let answer = json!({"type": "shell_call_output", "call_id": "c", "output": []});
+        let messages = vec![
+            Message::user(Origin::Prompt, "go"),
+            assistant(vec![own(&thought), own(&asks("custom_tool_call"))]),
+            Message::user(Origin::Guidance, "more"),
+            assistant(vec![own(&asks("shell_call")), own(&answer), Block::text("hi"), own(&asks("computer_call"))]),
+            Message::user(Origin::Guidance, "on"),
+        ];
+        let body = encode_request(&request(messages), None, false);
+        let said =
+            |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+        let hi = json!({"role": "assistant", "content": "hi"});
+        assert_eq!(body["input"], json!([said("go"), said("more"), asks("shell_call"), answer, hi, said("on")]));
     }
 
     #[test]

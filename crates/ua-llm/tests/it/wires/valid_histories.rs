@@ -61,7 +61,7 @@ fn turn() -> impl Strategy<Value = Turn> {
     let origin = prop_oneof![Just(Origin::Resume), Just(Origin::Guidance), Just(Origin::Phase)];
     let notes = prop::collection::vec((origin, text()), 0..3);
     let calls = prop::collection::vec(call(), 0..4);
-    (prop::option::of(text()), 0..5_u8, calls, 0..4_usize, notes)
+    (prop::option::of(text()), 0..6_u8, calls, 0..4_usize, notes)
         .prop_map(|(text, thought, calls, rotation, notes)| Turn { text, thought, calls, rotation, notes })
 }
 
@@ -73,9 +73,11 @@ fn thought(kind: u8, turn: usize) -> Option<Block> {
         }
         2 => json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": []}),
         3 => json!({"type": "something", "of": "another"}),
+        // It asks for what no job offers.
+        4 => json!({"type": "custom_tool_call", "id": format!("ctc_{turn}"), "call_id": "c", "name": "n", "input": ""}),
         _ => return None,
     };
-    let provider = ["anthropic", "openai", "openai", "elsewhere"][usize::from(kind)];
+    let provider = ["anthropic", "openai", "openai", "elsewhere", "openai"][usize::from(kind)];
     Some(Block::Opaque { provider: provider.to_owned(), value })
 }
 
