@@ -252,6 +252,18 @@ fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
         "rpc_error" => {
             send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": arguments["code"], "message": "as asked"}}))?;
         }
+        "answer_twice" => {
+            // What it is told to say, in turn; behind its progress, if it is told to say that, too.
+            if arguments["progress"] == true {
+                let params = json!({"progressToken": params["_meta"]["progressToken"], "progress": 1});
+                send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))?;
+            }
+            for said in arguments["says"].as_array().into_iter().flatten() {
+                let mut message = said.clone();
+                (message["jsonrpc"], message["id"]) = (json!("2.0"), id.clone());
+                send(&message)?;
+            }
+        }
         "huge" => text("x".repeat(9 * 1024 * 1024))?,
         other => send(
             &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": format!("no tool {other}")}}),

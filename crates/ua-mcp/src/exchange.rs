@@ -17,8 +17,11 @@ use crate::tasks::{task_begun, task_result, unknown_kind};
 /// a sign-in at somebody else's, for one.
 pub(crate) const BY_ADDRESS: i64 = -32042;
 
+/// What a server answers that does not know the method.
+pub(crate) const NO_METHOD: i64 = -32601;
+
 /// The method of a call.
-const CALL: &str = "tools/call";
+pub(crate) const CALL: &str = "tools/call";
 /// In the place of a handle: the call was not begun, and is made once a person has been at the addresses.
 const NOT_BEGUN: &str = "not_begun";
 /// Addresses that are shown of one answer.
@@ -227,6 +230,14 @@ pub(crate) fn refused(method: &str, code: i64, message: String, data: Option<&Va
     }
     let input = Input { requests: addresses, round: 1, ..Input::default() };
     Outcome::Continues(Box::new(Handle { input: Some(input), place: json!({ NOT_BEGUN: true }), ..Handle::default() }))
+}
+
+/// What a call with an effect came to whose server says that there is no such tool after it told of the call's progress: whoever does that has begun,
+/// and what it does not know is something that the tool asked for.
+pub(crate) fn after_progress(method: &str, code: i64, message: &str) -> Option<Outcome> {
+    (method == CALL && code == NO_METHOD).then(|| Outcome::Lost {
+        why: format!("its server told of its progress, and then that there is no such method: {message}"),
+    })
 }
 
 /// Whether a handle is of a call that the server has not begun.

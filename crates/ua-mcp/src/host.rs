@@ -121,6 +121,8 @@ pub(crate) struct Host {
 struct Calls {
     /// Those under way: by number, with the token of their progress.
     under_way: BTreeMap<i64, (Value, Listener)>,
+    /// Those of them whose progress was told, by number.
+    progressed: BTreeSet<i64>,
     /// The calls of those that ended last, by number.
     ended: VecDeque<(i64, CallId)>,
     /// How many ended without an answer: what such a one asked may be asked still.
@@ -148,6 +150,12 @@ impl Calls {
     /// Who is asked by the call whose progress has `token`.
     fn of_token(&self, token: &Value) -> Option<&Listener> {
         self.under_way.values().find(|(known, _)| known == token).map(|(_, listener)| listener)
+    }
+
+    /// Keeps that the progress of the request with `token` was told.
+    fn note_progress(&mut self, token: &Value) {
+        let told_of = self.under_way.iter().find(|(_, (known, _))| known == token).map(|(id, _)| *id);
+        self.progressed.extend(told_of);
     }
 }
 
@@ -239,7 +247,7 @@ impl Host {
     }
 
     /// Tells a call that its server answered it once more, and said the contrary: nobody else would hear of it.
-    fn tell_of_second_answer(&self, params: &Value) {
+    pub(crate) fn tell_of_second_answer(&self, params: &Value) {
         let failed = params["failed"].as_bool() == Some(true);
         tracing::warn!(
             server = self.server,
@@ -431,6 +439,7 @@ impl Host {
 
     fn progress(&self, params: &Value) {
         let token = &params["progressToken"];
+        self.calls().note_progress(token);
         let call_id = self.calls().of_token(token).map(|listener| listener.call_id.clone());
         let (Some(call_id), Some(progress)) = (call_id, params["progress"].as_f64()) else { return };
         let words = params["message"].as_str().map(|words| printable(words, MAX_WORDS));
@@ -455,6 +464,17 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
+    /// Whether its server told of its progress: whoever does that has begun with it.
+    pub(crate) fn has_progressed(&self) -> bool {
+        let calls = self.host.calls();
+        let token = calls.under_way.get(&self.id).map(|(token, _)| token.clone());
+        let is_noted = calls.progressed.contains(&self.id);
+        drop(calls);
+        // On a pipe it may be known by the wire alone yet.
+        let pipe = self.host.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        is_noted || pipe.zip(token).is_some_and(|(pipe, token)| pipe.has_progressed(&token))
+    }
+
     /// Its answer came: nothing that it asked is open any more.
     pub(crate) fn answered(mut self) {
         self.is_answered = true;
@@ -464,6 +484,7 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut calls = self.host.calls();
+        calls.progressed.remove(&self.id);
         if let Some((_, listener)) = calls.under_way.remove(&self.id) {
             if calls.ended.len() == MOST_ENDED {
                 calls.ended.pop_front();

@@ -45,7 +45,7 @@ pub use self::horizon::{Horizon, UNKNOWN};
 pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text, only_asks};
 use self::silence::Silence;
 use crate::dialect::{Dialect, Protocol};
-use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
+use crate::exchange::{self, Opening, Sending, Unanswered, after_progress, completed, not_in_time, refused};
 use crate::host::{Host, UnderWay};
 use crate::logins::{Bearer, Logins};
 use crate::trace;
@@ -338,9 +338,15 @@ impl HttpConnection {
         match reply {
             Ok(reply) => {
                 waiting.over = true;
+                let has_progressed = under_way.as_ref().is_some_and(UnderWay::has_progressed);
                 under_way.into_iter().for_each(UnderWay::answered);
                 let reply = reading::as_it_was_read(reply, id, dialect.is_stateless);
-                self.outcome(reply, method, dialect.is_stateless, may_repeat)
+                let lost = match &reply {
+                    Reply::Error { code, message, .. } => after_progress(method, (*code).into(), message),
+                    Reply::Result(..) | Reply::Status { .. } => None,
+                };
+                let lost = lost.filter(|_| has_progressed && !may_repeat);
+                lost.unwrap_or_else(|| self.outcome(reply, method, dialect.is_stateless, may_repeat))
             }
             Err(Failure::NotSent(why)) => {
                 waiting.over = true;

@@ -14,11 +14,11 @@ use ua_core::{Env, Outcome};
 use crate::client::Client;
 use crate::dialect::{Dialect, Protocol};
 use crate::effects::Effects;
-use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
-use crate::host::Host;
+use crate::exchange::{self, Opening, Sending, Unanswered, after_progress, completed, not_in_time, refused};
+use crate::host::{Host, UnderWay};
 use crate::launch::Pipes;
 use crate::trace;
-use crate::wire::{Wire, WireState};
+use crate::wire::{Says, Wire, WireState};
 
 /// The part of a connection that calls share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -120,7 +120,7 @@ impl PipeConnection {
 
     /// Sends one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
-        let Sending { method, params, meta, key_header, timeout, listener, param_headers: _, may_repeat: _ } = sending;
+        let Sending { method, params, meta, key_header, timeout, listener, param_headers: _, may_repeat } = sending;
         if let Some((name, _)) = key_header {
             let why = format!(
                 "its policy sends the key in the HTTP header `{name}`, which a server on standard input cannot get; set the policy's `key_channel` to the request's _meta or to an argument"
@@ -143,15 +143,26 @@ impl PipeConnection {
             () = env.sleep_or_never(timeout) => return self.told_of_stray(not_in_time(timeout), strays),
         };
         waiting.answered = true;
+        let has_progressed = under_way.as_ref().is_some_and(UnderWay::has_progressed);
         if let (Some(under_way), Ok(Ok(_) | Err(ServiceError::McpError(_)))) = (under_way, &answer) {
             under_way.answered();
+        }
+        if let Some((first, second)) = self.wire.second_answer(&waiting.id, !may_repeat, env).await {
+            if !may_repeat {
+                return answered_twice(first, second);
+            }
+            self.host.tell_of_second_answer(&json!({ "request": number, "failed": second.is_failure() }));
         }
         match answer {
             Ok(Ok(ServerResult::CustomResult(CustomResult(result)))) => {
                 completed(method, self.dialect().is_stateless, result)
             }
             Ok(Err(ServiceError::McpError(error))) => {
-                refused(method, error.code.0.into(), error.message.into_owned(), error.data.as_ref())
+                let code = error.code.0.into();
+                match after_progress(method, code, &error.message).filter(|_| has_progressed && !may_repeat) {
+                    Some(lost) => lost,
+                    None => refused(method, code, error.message.into_owned(), error.data.as_ref()),
+                }
             }
             Ok(Ok(_)) => Outcome::Lost { why: OTHER_KIND.to_owned() },
             Ok(Err(error)) => self.told_of_stray(self.unanswered(&waiting.id, &in_words(&error)), strays),
@@ -214,6 +225,14 @@ impl Opening for PipeConnection {
     fn ended(&self) -> Option<String> {
         PipeConnection::ended(self)
     }
+}
+
+/// What a call came to that was answered twice, and otherwise: neither answer is believed, since by one of them it would be made again, or taken for
+/// done.
+fn answered_twice(first: Says, second: Says) -> Outcome {
+    tracing::warn!(first = first.in_words(), second = second.in_words(), "the tool server answered a call twice");
+    let why = format!("its server answered it twice: {}, and then {}", first.in_words(), second.in_words());
+    Outcome::Lost { why }
 }
 
 /// Why an answer is none.

@@ -5,13 +5,15 @@
 //! saw nothing. *What was answered?* The result of a request is handed on as the JSON that came, not as a client library
 //! understood it (Context Storage & Durability §4: a receipt is stored raw). A message that breaks the protocol ends the
 //! connection, since a reply that cannot be recognised would otherwise be waited for without end, and so does an answer to
-//! a call that waits without being a message of the protocol. What is said of nothing that is named, or of what was never asked, ends it
+//! a call that waits without being a message of the protocol. A call that is answered twice, and otherwise, was not answered: of one with an effect
+//! nobody knows what it came to. What is said of nothing that is named, or of what was never asked, ends it
 //! once it is known to be said of a request ([`Sent`]); other lines that are no messages (a server that logs to its output) are passed over, told about
 //! once, and quoted by a call that is given up.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -23,10 +25,11 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Notify;
 use ua_core::Env;
 
 use crate::amount;
-use crate::exchange::BY_ADDRESS;
+use crate::exchange::{BY_ADDRESS, CALL, NO_METHOD};
 use crate::frame::Frame;
 use crate::host::method_and_params;
 use crate::nameless::{Due, Sent};
@@ -47,13 +50,17 @@ pub(crate) const STRAY: &str = "dev.universal-agent/stray";
 
 /// The notification as which it is handed on that a call was answered a second time, and otherwise.
 pub(crate) const SECOND_ANSWER: &str = "dev.universal-agent/second-answer";
-/// Of how many calls it is kept how they were answered.
+/// Of how many calls it is kept how they were answered, and of how many it is kept that their progress was told.
 const MOST_ANSWERED: usize = 64;
+/// How long it is waited for a second answer behind one that says that a call was not begun, which would let it be made again.
+const SECOND_PATIENCE: Duration = Duration::from_millis(250);
 
 /// What is known about a connection; shared by the transport and by those who wait for answers.
 #[derive(Debug, Default)]
 pub(crate) struct WireState {
     inner: Mutex<Inner>,
+    /// Told when a call is answered a second time, or the connection ends.
+    heard: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -74,8 +81,72 @@ struct Inner {
     strays: Strays,
     /// Requests of the server whose answers are not written.
     owed: usize,
-    /// The requests that were answered last, and whether with a failure.
-    answered: VecDeque<(i64, bool)>,
+    /// The requests of `awaited` that are calls.
+    calls: BTreeSet<i64>,
+    /// The requests that were answered last.
+    answered: VecDeque<Answered>,
+    /// The tokens of the calls whose progress was told last, as JSON.
+    progressed: VecDeque<String>,
+}
+
+/// How a request was answered.
+#[derive(Debug)]
+struct Answered {
+    id: i64,
+    says: Says,
+    /// What a second answer says, if it says the contrary.
+    denied_by: Option<Says>,
+    /// Whether the one who made the call has not taken the answer yet; whoever has is told of a second one.
+    is_open: bool,
+}
+
+/// What an answer says of its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// It is done.
+    Done,
+    /// It failed, whatever it has done.
+    Failed,
+    /// It was not begun: there is no such tool, it takes no such arguments, or somebody has to be at an address first.
+    NotBegun,
+}
+
+impl Says {
+    fn of(message: &Map<String, Value>) -> Self {
+        let error = message.get("error").filter(|error| !error.is_null());
+        match error.map(|error| error.get("code").and_then(whole_number)) {
+            Some(Some(NO_METHOD | -32602 | BY_ADDRESS)) => Self::NotBegun,
+            Some(_) => Self::Failed,
+            None => {
+                let is_error = message.get("result").and_then(|result| result.get("isError")).and_then(Value::as_bool);
+                if is_error == Some(true) { Self::Failed } else { Self::Done }
+            }
+        }
+    }
+
+    /// Whether an answer that says this is denied by another one. Who was told that a call was not begun makes it again, so that it failed somewhere
+    /// is the contrary, too.
+    fn is_denied_by(self, other: Self) -> bool {
+        match self {
+            Self::Done => other != Self::Done,
+            Self::Failed => other == Self::Done,
+            Self::NotBegun => other != Self::NotBegun,
+        }
+    }
+
+    /// Whether it says that its call failed.
+    pub(crate) fn is_failure(self) -> bool {
+        self != Self::Done
+    }
+
+    /// As a clause.
+    pub(crate) const fn in_words(self) -> &'static str {
+        match self {
+            Self::Done => "that it is done",
+            Self::Failed => "that it failed",
+            Self::NotBegun => "that it was not begun",
+        }
+    }
 }
 
 /// Lines that were no message: how many, and the beginnings of the first and the last of them.
@@ -119,19 +190,64 @@ impl WireState {
         number(id).is_some_and(|id| inner.writer_closed && !inner.begun.contains(&id))
     }
 
+    /// What a call that was answered was answered first, and what next, if that is the contrary. What comes from now on is told of. Behind an answer
+    /// by which it may be made again the next one is waited for, if `is_waited_for`; of others only what came with them is known.
+    pub(crate) async fn second_answer(&self, id: &RequestId, is_waited_for: bool, env: &Env) -> Option<(Says, Says)> {
+        let id = number(id)?;
+        if is_waited_for && self.is_said_not_begun(id) {
+            let mut over = env.clock.sleep(SECOND_PATIENCE);
+            loop {
+                let heard = self.heard.notified();
+                if !self.is_said_not_begun(id) || self.ended().is_some() {
+                    break;
+                }
+                tokio::select! {
+                    biased;
+                    () = heard => {}
+                    () = &mut over => break,
+                }
+            }
+        }
+        let mut inner = self.inner();
+        let at = inner.answered.iter().position(|answered| answered.id == id)?;
+        let answered = &mut inner.answered[at];
+        answered.is_open = false;
+        let denied = (answered.says, answered.denied_by?);
+        inner.answered.remove(at);
+        Some(denied)
+    }
+
+    /// Whether a call is said not to be begun, and nothing else of it.
+    fn is_said_not_begun(&self, id: i64) -> bool {
+        let is_one =
+            |answered: &Answered| answered.id == id && answered.says == Says::NotBegun && answered.denied_by.is_none();
+        self.inner().answered.iter().any(is_one)
+    }
+
+    /// Whether the progress of the call with this token was told.
+    pub(crate) fn has_progressed(&self, token: &Value) -> bool {
+        let token = token.to_string();
+        self.inner().progressed.contains(&token)
+    }
+
     /// Nobody waits for this request any more; a late answer is dropped.
     pub(crate) fn forget(&self, id: &RequestId) {
         if let Some(id) = number(id) {
             let mut inner = self.inner();
             inner.awaited.remove(&id);
+            inner.calls.remove(&id);
             inner.begun.remove(&id);
             inner.sent.left(id.unsigned_abs());
+            if let Some(answered) = inner.answered.iter_mut().find(|answered| answered.id == id) {
+                answered.is_open = false;
+            }
         }
     }
 
     /// The connection ends, and this is why.
     pub(crate) fn end(&self, why: &str) {
         self.inner().ended.get_or_insert_with(|| why.to_owned());
+        self.heard.notify_waiters();
     }
 }
 
@@ -233,6 +349,12 @@ where
             Ok(line) => {
                 let mut state = self.state.inner();
                 let read = read_message(&line, &mut state);
+                if is_answer(&read) {
+                    look_behind(self.reader.buffer(), &mut state);
+                }
+                if state.answered.iter().any(|answered| answered.is_open && answered.denied_by.is_some()) {
+                    self.state.heard.notify_waiters();
+                }
                 counted(read, &mut state)
             }
             Err(why) => Read::Broken(why),
@@ -270,8 +392,15 @@ where
                 let id = number(&request.id);
                 let mut inner = self.state.inner();
                 inner.highest = inner.highest.max(id.unwrap_or(0));
-                let is_ours = matches!(request.request, ClientRequest::CustomRequest(_));
-                (id.map(i64::unsigned_abs), id.filter(|id| is_ours && inner.awaited.insert(*id)))
+                let method = if let ClientRequest::CustomRequest(custom) = &request.request {
+                    Some(custom.method.as_str())
+                } else {
+                    None
+                };
+                if method == Some(CALL) {
+                    inner.calls.extend(id);
+                }
+                (id.map(i64::unsigned_abs), id.filter(|id| method.is_some() && inner.awaited.insert(*id)))
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => (None, None),
         };
@@ -357,6 +486,7 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
         Frame::Unmarked(_) | Frame::Log => return stray(line, state),
     };
     if message.contains_key("method") {
+        note_progress(&message, state);
         read_request(message)
     } else if answers_nothing(&message, state) {
         stray(line, state)
@@ -444,7 +574,8 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
     if state.answered.len() == MOST_ANSWERED {
         state.answered.pop_front();
     }
-    state.answered.push_back((id, says_failure(&message)));
+    let is_open = state.calls.remove(&id);
+    state.answered.push_back(Answered { id, says: Says::of(&message), denied_by: None, is_open });
     let id = RequestId::Number(id);
     Read::Message(Box::new(match answer(&mut message) {
         Ok(Answer::Result(result)) => {
@@ -458,23 +589,52 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
     }))
 }
 
-/// An answer that nobody waits for any more. Where the call was answered otherwise before, that is told, once: the first answer counts, and whoever
-/// reads it has to know that its server said the contrary, too.
+/// An answer that nobody waits for any more. Where the call was answered otherwise before, whoever takes the first answer hears of it; where that
+/// one is taken, it is told, once: nobody else would hear that its server said the contrary, too.
 fn answered_again(id: i64, message: &Map<String, Value>, state: &mut Inner) -> Read {
-    let failed = says_failure(message);
-    let contradicts = |(answered, had_failed): &(i64, bool)| *answered == id && *had_failed != failed;
-    let Some(at) = state.answered.iter().position(contradicts) else {
+    let says = Says::of(message);
+    let Some(at) = state.answered.iter().position(|answered| answered.id == id && answered.says.is_denied_by(says))
+    else {
         tracing::debug!("passing over an answer that nobody waits for any more");
         return Read::Nothing;
     };
+    if state.answered[at].is_open {
+        state.answered[at].denied_by.get_or_insert(says);
+        return Read::Nothing;
+    }
     state.answered.remove(at);
-    told(SECOND_ANSWER, json!({ "request": id, "failed": failed }))
+    told(SECOND_ANSWER, json!({ "request": id, "failed": says.is_failure() }))
 }
 
-/// Whether an answer says that its call failed.
-fn says_failure(message: &Map<String, Value>) -> bool {
-    let is_error = message.get("result").and_then(|result| result.get("isError")).and_then(Value::as_bool);
-    is_error == Some(true) || message.get("error").is_some_and(|error| !error.is_null())
+fn is_answer(read: &Read) -> bool {
+    matches!(read, Read::Message(message) if matches!(**message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)))
+}
+
+/// Looks into what came with the newest answer to a call, so that whoever takes that answer knows of another one.
+fn look_behind(behind: &[u8], state: &mut Inner) {
+    let Some(newest) = state.answered.back_mut().filter(|newest| newest.is_open) else { return };
+    for line in behind.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+        let Frame::Message(message) = Frame::with_forms(line) else { continue };
+        let is_answer = message.contains_key("result") || message.contains_key("error");
+        if is_answer && !message.contains_key("method") && answered_id(&message) == Some(newest.id) {
+            let says = Says::of(&message);
+            newest.denied_by = newest.denied_by.or(Some(says).filter(|says| newest.says.is_denied_by(*says)));
+        }
+    }
+}
+
+/// Keeps that the progress of a call was told: such a call was begun, whatever is said of it later.
+fn note_progress(message: &Map<String, Value>, state: &mut Inner) {
+    let is_progress = message.get("method").is_some_and(|method| method == "notifications/progress");
+    let token = message.get("params").and_then(|params| params.get("progressToken"));
+    let Some(token) = token.filter(|_| is_progress).map(Value::to_string) else { return };
+    if token.len() > MAX_STRAY || state.progressed.contains(&token) {
+        return;
+    }
+    if state.progressed.len() == MOST_ANSWERED {
+        state.progressed.pop_front();
+    }
+    state.progressed.push_back(token);
 }
 
 /// A notification of our own, to our side of the connection.
@@ -858,6 +1018,65 @@ mod tests {
         // What was given up before it was answered has no first answer.
         let mut state = waiting_for(&[]);
         assert!(matches!(says(&mut state, done), Read::Nothing));
+    }
+
+    /// Until somebody takes the first answer to a call, a second one is for whoever does, and is told of to nobody else.
+    #[tokio::test]
+    async fn a_call_that_is_answered_twice_and_otherwise_is_known_by_who_takes_the_answer() {
+        let (done, failed) = (r#""result":{"content":[]}"#, r#""result":{"content":[],"isError":true}"#);
+        let (refused, lost) =
+            (r#""error":{"code":-32601,"message":"no"}"#, r#""error":{"code":-32603,"message":"who knows"}"#);
+        let line = |answer: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":3,{answer}}}\n");
+        for (first, second, expected) in [
+            (refused, done, Some((Says::NotBegun, Says::Done))),
+            (refused, failed, Some((Says::NotBegun, Says::Failed))),
+            (refused, lost, Some((Says::NotBegun, Says::Failed))),
+            (done, refused, Some((Says::Done, Says::NotBegun))),
+            (done, failed, Some((Says::Done, Says::Failed))),
+            (failed, done, Some((Says::Failed, Says::Done))),
+            (refused, refused, None),
+            (done, done, None),
+            (failed, refused, None),
+        ] {
+            // In one write, and in two: by then the first one is read.
+            for is_at_once in [true, false] {
+                let (mut theirs, ours) = tokio::io::duplex(1024);
+                let (mut wire, state) = Wire::new(ours, tokio::io::sink(), ua_core::system::env());
+                *state.inner() = Inner { calls: BTreeSet::from([3]), ..waiting_for(&[3]) };
+                let all = line(first) + &line(second);
+                let (now, later) = all.split_at(if is_at_once { all.len() } else { line(first).len() });
+                theirs.write_all(now.as_bytes()).await.unwrap();
+                let answer = wire.receive().await.unwrap();
+                assert!(matches!(answer, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)), "{answer:?}");
+                theirs.write_all(later.as_bytes()).await.unwrap();
+                drop(theirs);
+                let (id, env) = (RequestId::Number(3), ua_core::system::env());
+                let (taken, told) = tokio::join!(state.second_answer(&id, true, &env), async {
+                    let mut told = 0;
+                    while let Some(message) = wire.receive().await {
+                        told += u32::from(matches!(message, JsonRpcMessage::Notification(_)));
+                    }
+                    told
+                });
+                // What is only seen once its first answer is taken is told of.
+                let is_known = is_at_once || first == refused;
+                assert_eq!(taken, expected.filter(|_| is_known), "{first}, {second}, {is_at_once}");
+                assert_eq!(told, u32::from(expected.is_some() && !is_known), "{first}, {second}, {is_at_once}");
+            }
+        }
+    }
+
+    /// Who told of a call's progress has begun it.
+    #[test]
+    fn the_progress_of_a_call_is_kept() {
+        let (mut state, wire) = (waiting_for(&[3]), WireState::default());
+        let line = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
+        for _ in 0..2 {
+            assert!(matches!(read_message(line, &mut state), Read::Message(_)));
+        }
+        assert_eq!(state.progressed, ["7"]);
+        *wire.inner() = state;
+        assert!(wire.has_progressed(&json!(7)) && !wire.has_progressed(&json!(8)));
     }
 
     fn answered(id: i64) -> String {

@@ -125,3 +125,35 @@ async fn progress_is_told_and_changed_tools_are_looked_at_before_the_next_call()
     assert_eq!(checked, Ok(()));
     world.server.shut_down(&world.shared).await;
 }
+
+/// Behind an answer by which a call would be made again, one more is waited for, and what was begun is not believed not to be known.
+#[tokio::test]
+async fn a_call_of_which_its_server_says_two_things_is_in_doubt() {
+    let world = ServerBed::new(spec("fake", &[]));
+    let (_, connection) = world.ready().await;
+    let no_method = json!({"error": {"code": -32601, "message": "no such method"}});
+    let done = json!({"result": {"content": []}});
+    let failed = json!({"error": {"code": -32603, "message": "who knows"}});
+    for (says, progress, may_repeat, doubt) in [
+        (json!([no_method, done]), false, false, Some("that it was not begun, and then that it is done")),
+        (json!([no_method, failed]), false, false, Some("that it was not begun, and then that it failed")),
+        (json!([no_method]), true, false, Some("told of its progress, and then that there is no such method")),
+        (json!([no_method]), false, false, None),
+        (json!([no_method, no_method]), false, false, None),
+        // What may simply be made again is what its first answer says.
+        (json!([no_method, done]), true, true, None),
+    ] {
+        let (asks, _asked) = mpsc::unbounded_channel();
+        let listener = Some(Listener { call_id: CallId::parse("call_1").unwrap(), asks });
+        let arguments = json!({"says": says, "progress": progress});
+        let arguments = arguments.as_object().cloned().unwrap();
+        let sending = Sending { listener, may_repeat, ..Sending::call("answer_twice", arguments, Map::new()) };
+        let outcome = connection.call(sending, &world.shared.env).await;
+        match (outcome, doubt) {
+            (Outcome::Lost { why }, Some(doubt)) => assert!(why.contains(doubt), "{why}"),
+            (Outcome::Raw(RawReply::RpcError { code: -32601, .. }), None) => {}
+            (outcome, _) => panic!("{says} {progress}: {outcome:?}"),
+        }
+    }
+    world.server.shut_down(&world.shared).await;
+}
