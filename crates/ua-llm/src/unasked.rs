@@ -76,6 +76,10 @@ const EMPTY: ([&str; 11], [&str; 3]) = (
 );
 /// What stands in the place of a text that must not be empty.
 const NO_TEXT: &str = "(empty)";
+/// How they say that a history with calls needs tools, in small letters: Anthropic, `LiteLLM`, Bedrock.
+const NEEDS_TOOLS: [&str; 3] = ["must define tools", "`tools=` param", "toolconfig field must be defined"];
+/// What is said of a tool that is named for the calls of the history alone.
+const NOT_OFFERED: &str = "Not offered any more: a call of it is refused.";
 /// What stands in front of the names that a server would have taken.
 const TAKEN: [&str; 4] = [", expected", " supported parameters", " allowed parameters", " valid parameters"];
 
@@ -115,10 +119,12 @@ enum Part {
     EmptyText,
     /// That what leads the conversation is nobody's. The user says it then.
     SystemRole,
+    /// No tools, where the history has calls of some. Those are named then.
+    NoTools,
 }
 
 /// Each part with the names that it is refused by, and the wires that have it.
-const PARTS: [(Part, &[&str], &[Wire]); 11] = [
+const PARTS: [(Part, &[&str], &[Wire]); 12] = [
     (Part::Stream, &["stream"], &[Wire::Messages, Wire::Responses, Wire::Chat]),
     (Part::Usage, &["stream_options", "include_usage"], &[Wire::Chat]),
     (Part::LimitName, &["max_tokens", "max_completion_tokens"], &[Wire::Chat]),
@@ -130,6 +136,7 @@ const PARTS: [(Part, &[&str], &[Wire]); 11] = [
     (Part::NoText, &[], &[Wire::Chat]),
     (Part::EmptyText, &[], &[Wire::Messages, Wire::Chat]),
     (Part::SystemRole, &[], &[Wire::Chat]),
+    (Part::NoTools, &[], &[Wire::Messages, Wire::Chat]),
 ];
 
 impl Part {
@@ -142,6 +149,7 @@ impl Part {
                 has(&["nonetype", "content type: <nil>"]) || (is_about_type && is_named(said, "content", false))
             }
             Self::EmptyText => has(&EMPTY.0) && has(&EMPTY.1),
+            Self::NoTools => has(&NEEDS_TOOLS),
             Self::SystemRole => {
                 let names_it = ["role", "message", "prompt", "instruction"].map(|word| format!("system {word}"));
                 let names_it = names_it.iter().any(|words| said.contains(words)) || is_quoted(said, "system");
@@ -229,6 +237,12 @@ impl Part {
                     {
                         text["text"] = json!(NO_TEXT);
                     }
+                }
+            }
+            Self::NoTools => {
+                let tools = tools_of_history(body);
+                if listed(body, "tools").next().is_none() && !tools.is_empty() {
+                    body["tools"] = Value::Array(tools);
                 }
             }
             Self::SystemRole => {
@@ -400,6 +414,22 @@ fn listed<'b>(body: &'b mut Value, field: &str) -> impl Iterator<Item = &'b mut 
 /// The blocks of all messages.
 fn contents(body: &mut Value) -> impl Iterator<Item = &mut Value> {
     listed(body, "messages").flat_map(|message| listed(message, "content"))
+}
+
+/// A tool for each name that the calls of the history have, as either wire writes it.
+fn tools_of_history(body: &mut Value) -> Vec<Value> {
+    let none = || json!({"type": "object", "properties": {}});
+    let named = |name: &Value| name.as_str().map(str::to_owned);
+    let uses = contents(body).filter(|block| block["type"] == "tool_use");
+    let uses: BTreeSet<String> = uses.filter_map(|block| named(&block["name"])).collect();
+    let calls = listed(body, "messages").flat_map(|message| listed(message, "tool_calls"));
+    let calls: BTreeSet<String> = calls.filter_map(|call| named(&call["function"]["name"])).collect();
+    let tool = |name: String| json!({"name": name, "description": NOT_OFFERED, "input_schema": none()});
+    let function = |name: String| {
+        let function = json!({"name": name, "description": NOT_OFFERED, "parameters": none()});
+        json!({"type": "function", "function": function})
+    };
+    uses.into_iter().map(tool).chain(calls.into_iter().map(function)).collect()
 }
 
 /// The schemas of all tools.

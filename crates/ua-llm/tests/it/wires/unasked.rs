@@ -195,6 +195,39 @@ async fn a_part_that_is_refused_by_its_name_is_left_out_from_then_on() {
     }
 }
 
+/// A job, or a phase of it, may offer nothing any more where its model has called something before.
+#[tokio::test]
+async fn a_history_with_calls_names_their_tools_where_a_server_wants_some_and_none_is_offered() {
+    for (wire, words) in [
+        ("anthropic", "Requests which include `tool_use` or `tool_result` blocks must define tools"),
+        (
+            "openai-chat",
+            "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` param specified.",
+        ),
+        ("openai-chat", "The toolConfig field must be defined when using toolUse and toolResult content blocks."),
+    ] {
+        let rule = move |body: &Value| {
+            let refusal = || ("400 Bad Request", json!({"error": {"message": words}}).to_string());
+            body.get("tools").is_none().then(refusal)
+        };
+        let (url, asked) = server(Box::new(rule)).await;
+        let provider = provider(wire, &url, "key-of-a-test");
+        let bare = ModelRequest { tools: vec![].into(), ..whole("m") };
+        for (sent, requests, name) in [(&bare, 2, "t"), (&bare, 1, "t"), (&whole("m"), 1, "mcp__ua__read_file")] {
+            asked.lock().unwrap().clear();
+            assert_eq!(provider.complete(sent, &Watch::default()).await.unwrap().text(), "done", "{words}");
+            let bodies = asked.lock().unwrap().clone();
+            assert_eq!(bodies.len(), requests, "{words}");
+            let tools = bodies.last().unwrap()["tools"].as_array().unwrap();
+            let names: Vec<&Value> = tools
+                .iter()
+                .map(|tool| if wire == "anthropic" { &tool["name"] } else { &tool["function"]["name"] })
+                .collect();
+            assert_eq!(names, [name], "{words}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_takes_none_of_them_is_asked_until_none_is_left() {
     for wire in WIRES {
