@@ -12,6 +12,7 @@ use crate::amount::is_too_long_to_ask;
 use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
 use crate::host::Listener;
 use crate::tasks::{task_begun, task_result, unknown_kind};
+use crate::wire::Says;
 
 /// What a server answers that wants a person to be at an address before it begins with a call (`URLElicitationRequired` of revision 2025-11-25):
 /// a sign-in at somebody else's, for one.
@@ -238,6 +239,14 @@ pub(crate) fn after_progress(method: &str, code: i64, message: &str) -> Option<O
     (method == CALL && code == NO_METHOD).then(|| Outcome::Lost {
         why: format!("its server told of its progress, and then that there is no such method: {message}"),
     })
+}
+
+/// Why nobody knows what a call came to that was answered twice, and otherwise: neither answer is believed, since by one of them it would be made
+/// again, or taken for done.
+pub(crate) fn answered_twice(first: Says, second: Says) -> String {
+    let (first, second) = (first.in_words(), second.in_words());
+    tracing::warn!(first, second, "the tool server answered a call twice, and otherwise");
+    format!("its server answered it twice: {first}, and then {second}")
 }
 
 /// Whether a handle is of a call that the server has not begun.

@@ -24,6 +24,7 @@ mod listening;
 mod reading;
 mod relay;
 mod silence;
+mod twice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -329,7 +330,7 @@ impl HttpConnection {
         let how_far = HowFar::default();
         let reply = tokio::select! {
             biased;
-            reply = self.exchange(headers, body, &how_far) => reply,
+            reply = self.exchange(headers, body, &how_far, method == exchange::CALL && !may_repeat) => reply,
             () = env.sleep_or_never(timeout) => match self.inner.endpoint.given_up(&how_far, timeout) {
                 Some(failure) => Err(failure),
                 None => return not_in_time(timeout),
@@ -413,9 +414,15 @@ impl HttpConnection {
     }
 
     /// One request and its answer.
-    async fn exchange(&self, headers: HeaderMap, body: Body, how_far: &HowFar) -> Result<Reply, Failure> {
+    async fn exchange(
+        &self,
+        headers: HeaderMap,
+        body: Body,
+        how_far: &HowFar,
+        is_effect: bool,
+    ) -> Result<Reply, Failure> {
         let response = self.inner.endpoint.post_watched(headers, body.bytes, how_far).await?;
-        self.heard(self.read(response, body.id).await)
+        self.heard(self.read(response, body.id, is_effect).await)
     }
 
     /// One question and what came back for it.
@@ -435,7 +442,7 @@ impl HttpConnection {
                 id
             });
         }
-        let read = self.heard(self.read(response, body.id).await);
+        let read = self.heard(self.read(response, body.id, false).await);
         read.map_err(|failure| Unanswered::Broken(failure.into_why()))
     }
 

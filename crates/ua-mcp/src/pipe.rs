@@ -14,11 +14,13 @@ use ua_core::{Env, Outcome};
 use crate::client::Client;
 use crate::dialect::{Dialect, Protocol};
 use crate::effects::Effects;
-use crate::exchange::{self, Opening, Sending, Unanswered, after_progress, completed, not_in_time, refused};
+use crate::exchange::{
+    self, Opening, Sending, Unanswered, after_progress, answered_twice, completed, not_in_time, refused,
+};
 use crate::host::{Host, UnderWay};
 use crate::launch::Pipes;
 use crate::trace;
-use crate::wire::{Says, Wire, WireState};
+use crate::wire::{Wire, WireState};
 
 /// The part of a connection that calls share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -149,7 +151,7 @@ impl PipeConnection {
         }
         if let Some((first, second)) = self.wire.second_answer(&waiting.id, !may_repeat, env).await {
             if !may_repeat {
-                return answered_twice(first, second);
+                return Outcome::Lost { why: answered_twice(first, second) };
             }
             self.host.tell_of_second_answer(&json!({ "request": number, "failed": second.is_failure() }));
         }
@@ -225,14 +227,6 @@ impl Opening for PipeConnection {
     fn ended(&self) -> Option<String> {
         PipeConnection::ended(self)
     }
-}
-
-/// What a call came to that was answered twice, and otherwise: neither answer is believed, since by one of them it would be made again, or taken for
-/// done.
-fn answered_twice(first: Says, second: Says) -> Outcome {
-    tracing::warn!(first = first.in_words(), second = second.in_words(), "the tool server answered a call twice");
-    let why = format!("its server answered it twice: {}, and then {}", first.in_words(), second.in_words());
-    Outcome::Lost { why }
 }
 
 /// Why an answer is none.

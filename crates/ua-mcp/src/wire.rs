@@ -53,7 +53,7 @@ pub(crate) const SECOND_ANSWER: &str = "dev.universal-agent/second-answer";
 /// Of how many calls it is kept how they were answered, and of how many it is kept that their progress was told.
 const MOST_ANSWERED: usize = 64;
 /// How long it is waited for a second answer behind one that says that a call was not begun, which would let it be made again.
-const SECOND_PATIENCE: Duration = Duration::from_millis(250);
+pub(crate) const SECOND_PATIENCE: Duration = Duration::from_millis(250);
 
 /// What is known about a connection; shared by the transport and by those who wait for answers.
 #[derive(Debug, Default)]
@@ -113,20 +113,26 @@ pub(crate) enum Says {
 
 impl Says {
     fn of(message: &Map<String, Value>) -> Self {
-        let error = message.get("error").filter(|error| !error.is_null());
-        match error.map(|error| error.get("code").and_then(whole_number)) {
-            Some(Some(NO_METHOD | -32602 | BY_ADDRESS)) => Self::NotBegun,
-            Some(_) => Self::Failed,
-            None => {
-                let is_error = message.get("result").and_then(|result| result.get("isError")).and_then(Value::as_bool);
-                if is_error == Some(true) { Self::Failed } else { Self::Done }
-            }
+        match message.get("error").filter(|error| !error.is_null()) {
+            Some(error) => error.get("code").and_then(whole_number).map_or(Self::Failed, Self::of_error),
+            None => message.get("result").map_or(Self::Done, Self::of_result),
         }
+    }
+
+    /// What an error with this code says.
+    pub(crate) fn of_error(code: i64) -> Self {
+        if matches!(code, NO_METHOD | -32602 | BY_ADDRESS) { Self::NotBegun } else { Self::Failed }
+    }
+
+    /// What a result says.
+    pub(crate) fn of_result(result: &Value) -> Self {
+        let is_error = result.get("isError").and_then(Value::as_bool);
+        if is_error == Some(true) { Self::Failed } else { Self::Done }
     }
 
     /// Whether an answer that says this is denied by another one. Who was told that a call was not begun makes it again, so that it failed somewhere
     /// is the contrary, too.
-    fn is_denied_by(self, other: Self) -> bool {
+    pub(crate) fn is_denied_by(self, other: Self) -> bool {
         match self {
             Self::Done => other != Self::Done,
             Self::Failed => other == Self::Done,

@@ -509,7 +509,8 @@ impl Assemble for Assembler {
 
     fn ending(&self) -> Ending {
         let said = if self.ended.is_empty() { "no finish reason".to_owned() } else { self.ended.clone() };
-        Ending { said, context_is_full: false }
+        let context_is_full = said.starts_with(stop_words::CONTEXT_IS_FULL);
+        Ending { said, context_is_full }
     }
 }
 

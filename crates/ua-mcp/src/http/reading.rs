@@ -11,6 +11,7 @@ use ua_core::Env;
 use ua_http::sse::{Event, Parser};
 
 use super::endpoint::{Endpoint, Failure, LAST_EVENT_ID, cause};
+use super::twice::Twice;
 use super::{HttpConnection, Inner, Reply};
 use crate::amount::{read_message, read_with_forms};
 use crate::host::method_and_params;
@@ -37,8 +38,8 @@ fn lost(why: impl Into<String>) -> Failure {
 
 impl HttpConnection {
     /// Reads the answer to request `id` out of the response to its POST. Whatever goes wrong here goes wrong after the
-    /// request left, so a failure is always [`Failure::Lost`].
-    pub(super) async fn read(&self, response: Response, id: i64) -> Result<Reply, Failure> {
+    /// request left, so a failure is always [`Failure::Lost`]. Of an effect (`is_effect`) it is read twice where it would be made again otherwise.
+    pub(super) async fn read(&self, response: Response, id: i64, is_effect: bool) -> Result<Reply, Failure> {
         let status = response.status();
         if !status.is_success() {
             self.inner.note_refusal(status);
@@ -68,7 +69,9 @@ impl HttpConnection {
                 };
                 // What else comes on it may come before the answer, and is passed over, as it is on a pipe.
                 let first_stray = OnceLock::new();
+                let twice = Twice::default();
                 let understand = |data: &[u8]| match self.inner.understand(data, id) {
+                    Ok(Some(reply)) if is_effect => Ok(twice.take(reply)),
                     Ok(found) => Ok(found),
                     Err(stray @ Fault::Stray(_)) => {
                         tracing::debug!(
@@ -81,8 +84,12 @@ impl HttpConnection {
                     }
                     Err(fault @ Fault::Answer(_)) => Err(lost(fault.in_words())),
                 };
-                let followed = follow(&self.inner.env, response, understand, resume).await;
-                match (followed, first_stray.get()) {
+                let followed = tokio::select! {
+                    biased;
+                    followed = follow(&self.inner.env, response, understand, resume) => followed,
+                    () = twice.over(&self.inner.env) => Err(lost("no second answer came")),
+                };
+                match (twice.answer(followed), first_stray.get()) {
                     // It may have been what was meant for the answer.
                     (Err(Failure::Lost(why)), Some(stray)) => Err(lost(format!("{why}; before that {stray}"))),
                     (followed, _) => followed,

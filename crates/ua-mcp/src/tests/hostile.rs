@@ -265,6 +265,18 @@ fn call(seen: &Seen) -> Answer {
             let other = answer.replace("done", "other");
             Answer::Cut(stream(&format!("data: {answer}\n\ndata: {other}\n\n")))
         }
+        refused if refused.starts_with("refused") => {
+            let error = json!({"code": -32601, "message": "no such method"});
+            let error = format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": id, "error": error}));
+            let progress = json!({"progressToken": params["_meta"]["progressToken"], "progress": 1});
+            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress});
+            match refused {
+                "refused_then_done" => Answer::Cut(stream(&format!("{error}data: {answer}\n\n"))),
+                "refused_on_and_on" => Answer::Drip { head: stream(&error), piece: ": \n\n" },
+                "refused_behind_progress" => Answer::Cut(stream(&format!("data: {progress}\n\n{error}"))),
+                _ => Answer::Cut(stream(&error)),
+            }
+        }
         "slow_stream" => {
             let note =
                 json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});

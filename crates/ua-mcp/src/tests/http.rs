@@ -190,6 +190,27 @@ async fn a_stream_brings_other_messages_first_and_only_the_first_answer_counts()
     assert_eq!((peer.hostile.calls("two_answers").len(), peer.hostile.calls("slow_stream").len()), (1, 1));
 }
 
+/// Behind an answer by which a call would be made again, one more is waited for, and what was begun is not believed not to be known.
+#[tokio::test]
+async fn a_call_of_which_its_server_says_two_things_is_in_doubt() {
+    let peer = Peer::new().await;
+    let why = peer.lost("refused_then_done").await;
+    assert!(why.contains("that it was not begun, and then that it is done"), "{why}");
+    for tool in ["refused", "refused_on_and_on"] {
+        let outcome = peer.call(tool, json!({})).await;
+        assert!(matches!(outcome, Outcome::Raw(RawReply::RpcError { code: -32601, .. })), "{tool}: {outcome:?}");
+    }
+    let (_, connection) = peer.world.ready().await;
+    for may_repeat in [false, true] {
+        let (asks, _asked) = tokio::sync::mpsc::unbounded_channel();
+        let listener = Some(crate::host::Listener { call_id: ua_core::CallId::parse("call_1").unwrap(), asks });
+        let behind = Sending { listener, may_repeat, ..sending("refused_behind_progress", json!({})) };
+        let outcome = connection.call(behind, &ua_core::system::env()).await;
+        let is_in_doubt = matches!(&outcome, Outcome::Lost { why } if why.contains("told of its progress"));
+        assert_eq!(is_in_doubt, !may_repeat, "{outcome:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_broken_stream_is_taken_up_with_a_get_and_the_call_is_not_sent_again() {
     let peer = Peer::new().await;
