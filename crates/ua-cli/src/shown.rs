@@ -4,7 +4,7 @@
 
 use clap::builder::styling::{AnsiColor, Style};
 use ua_host::escape::plain;
-use ua_host::os_words::in_plain_words;
+use ua_evidence::os_words::in_plain_words;
 
 /// Text that may be written to a terminal. Only colour drives it, and only this type adds that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

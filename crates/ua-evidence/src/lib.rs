@@ -2,7 +2,7 @@
 //!
 //! Everything here is a pure function of stored records. What is said about a run is what its rows say, and never what a model said
 //! (Durability Architecture, "Evidence Summary"). Beside the verdicts are the words that every page about a run needs: [`call_line`], one call
-//! as a line, and [`quote`], which shows foreign text as data.
+//! as a line, [`quote`], which shows foreign text as data, and [`os_words`], what the operating system says, in plain words.
 //!
 //! ```
 //! use ua_core::{RunSpec, sha256};
@@ -27,6 +27,7 @@ mod citations;
 pub mod corpus;
 mod evidence;
 mod lineage;
+pub mod os_words;
 pub mod quote;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

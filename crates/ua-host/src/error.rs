@@ -5,11 +5,12 @@
 use ua_core::RunId;
 pub use ua_core::chain;
 use ua_dispatch::DispatchError;
+use ua_evidence::os_words::{in_plain_words, number_in};
 use ua_runner::{LockError, ResumeError, RunError, WorkError};
 use ua_store::{Retry, StoreError};
 
 use crate::hint::{self, Hint, OfRun, Word, text};
-use crate::os_words;
+use crate::shortage::{is_of_open_files, is_shortage};
 
 /// What sort of failure it is: what somebody does about it, before any word is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,8 +58,8 @@ struct Told {
 /// is to blame; of what was tried that holds for files of this process alone, since the words of a tool may have any other number in them.
 fn kind_of_shortage(kind: Kind, number: i32) -> Kind {
     match kind {
-        Kind::Usage if os_words::is_shortage(number) => Kind::Storage,
-        Kind::Failed if os_words::is_of_open_files(number) => Kind::Storage,
+        Kind::Usage if is_shortage(number) => Kind::Storage,
+        Kind::Failed if is_of_open_files(number) => Kind::Storage,
         Kind::Usage
         | Kind::Failed
         | Kind::Provider
@@ -81,10 +82,10 @@ impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into();
-        let number = os_words::number_in(&message);
+        let number = number_in(&message);
         let error = Self {
             kind: number.map_or(kind, |number| kind_of_shortage(kind, number)),
-            message: os_words::in_plain_words(&message).into_owned(),
+            message: in_plain_words(&message).into_owned(),
             told: Box::default(),
             detail: None,
             is_of_the_database: false,
@@ -384,7 +385,7 @@ impl HostError {
 
 /// Whether a message says that a disk has no room, in the system's words or in ours.
 fn is_full(message: &str) -> bool {
-    os_words::in_plain_words(message).contains("is full")
+    in_plain_words(message).contains("is full")
 }
 
 /// Whether whoever was `doing` this only looked: then there may be no run that could be resumed.

@@ -33,7 +33,7 @@ pub enum Word {
 /// Such a part, as it is.
 pub(crate) fn text(text: impl Into<String>) -> Word {
     let text = text.into();
-    Word::Text(crate::os_words::in_plain_words(&text).into_owned())
+    Word::Text(ua_evidence::os_words::in_plain_words(&text).into_owned())
 }
 
 /// What to do about a failure.

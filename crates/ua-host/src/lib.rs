@@ -46,7 +46,6 @@ pub mod logins;
 pub mod mcp_files;
 pub mod models;
 mod obstacles;
-pub mod os_words;
 mod owner;
 mod packs;
 pub mod pages;
@@ -71,6 +70,7 @@ pub mod session;
 pub mod settings;
 #[cfg(test)]
 mod share;
+mod shortage;
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
 #[path = "../../ua-testkit/src/skips.rs"]

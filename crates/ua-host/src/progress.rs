@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, ShortNames, Timestamp, span_in_words};
 use ua_dispatch::{Asked, CallProgress, Finding};
+use ua_evidence::os_words::in_plain_words;
 use ua_report::{LogLine, charged_tokens};
 use ua_runner::{RunEvent, Watcher, Workspace};
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionsOf, RunRecord, RunStore as _, Store};
@@ -80,7 +81,7 @@ impl Progress {
             signal,
         });
         if let Some(text) = text {
-            self.keep("run.log", &format!("{now} {text}"));
+            self.keep("run.log", &format!("{now} {}", in_plain_words(&text)));
         }
         if let Some(mut event) = event_for(signal) {
             event["run_id"] = json!(self.run);

@@ -21,8 +21,8 @@ use ua_core::{ShowPath as _, Timestamp};
 use ua_files::{Folder, Kind};
 
 use crate::home::DATABASE;
-use crate::os_words::is_of_shortage;
 use crate::settings::Settings;
+use crate::shortage::is_of_shortage;
 use crate::trust::runs::TrustedRuns;
 
 pub(crate) use self::databases::name_of as name_of_database;

@@ -16,6 +16,7 @@ use ua_store::{
     RunRecord, RunRecords,
 };
 
+use ua_evidence::os_words::in_plain_words;
 use ua_evidence::quote::{brief, stored_name};
 use ua_resume::{Life, LifeEnd, end_of, lives, status_detail, status_words};
 
@@ -262,7 +263,8 @@ impl EventLogBuilder {
     fn note(&mut self, at: Timestamp, mut event: Value, text: String) {
         event["run_id"] = json!(self.run_id);
         event["at"] = json!(at);
-        self.entries.push(Entry { at, event, text });
+        // The event beside it has what the system said as it is.
+        self.entries.push(Entry { at, event, text: in_plain_words(&text).into_owned() });
     }
 
     fn processes(&mut self, records: &RunRecords) {

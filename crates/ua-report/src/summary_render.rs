@@ -1,6 +1,7 @@
 //! The completion summary as Markdown (`job_completion_<run_id>.md`).
 
 use crate::summary::{CompletionSummary, SideEffect};
+use ua_evidence::os_words::in_plain_words;
 use ua_evidence::quote::{PLACE, code, line, quoted, stored_name};
 use ua_evidence::{ConditionResult, EvidenceKind, EvidenceRef};
 use ua_resume::page::Page;
@@ -26,7 +27,7 @@ impl CompletionSummary {
             page.block(words);
         }
         page.block(&format!("```sh\n{}\n```", self.next.join("\n")));
-        page.finish()
+        in_plain_words(&page.finish()).into_owned()
     }
 
     fn write_outcome(&self, page: &mut Page) {

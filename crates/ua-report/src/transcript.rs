@@ -8,6 +8,7 @@ use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, Receip
 
 use ua_evidence::EvidenceReport;
 use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
+use ua_evidence::os_words::in_plain_words;
 use ua_evidence::quote::{PLACE, code, cut, fenced, line, span, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::page::Page;
@@ -309,7 +310,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     lines.push(format!("output     {output}"));
     lines.push(format!("look at it `ua runs show {}`", run.run_id));
     lines.push(String::new());
-    lines.join("\n")
+    in_plain_words(&lines.join("\n")).into_owned()
 }
 
 /// Which stop conditions hold.

@@ -12,6 +12,7 @@ use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
 use crate::words::{status_detail, status_words};
 use ua_evidence::call_line::CallLine;
+use ua_evidence::os_words::in_plain_words;
 use ua_evidence::quote::{PLACE, code, quoted, stored_name};
 use ua_evidence::{Artifact, Stands};
 
@@ -35,7 +36,7 @@ impl ResumePacket {
         self.write_past_effects(&mut page);
         self.write_recent_calls(&mut page);
         self.write_files(&mut page);
-        page.finish()
+        in_plain_words(&page.finish()).into_owned()
     }
 
     fn write_standing(&self, page: &mut Page) {

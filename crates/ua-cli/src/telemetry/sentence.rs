@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use ua_host::os_words::in_plain_words;
+use ua_evidence::os_words::in_plain_words;
 
 use crate::output::line;
 

@@ -22,9 +22,9 @@ use super::{DATABASE, DEFAULT_ROOT, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::hint::{Hint, Word, text};
-use crate::os_words::{is_of_open_files, is_of_shortage, number_of};
 use crate::owner;
 use crate::roots::{Belief, NO_HOME, Unknown, first_link, make_above};
+use crate::shortage::{is_of_open_files, is_of_shortage, number_of};
 use crate::standpoint::Standpoint;
 use crate::words::KnownSecrets;
 

@@ -5,6 +5,7 @@ use ua_core::Sha256;
 
 use super::data::data;
 use crate::export::RunExport;
+use ua_evidence::os_words::in_plain_words;
 use ua_evidence::quote::clean;
 
 /// The page without its data. It has one `<style>`, one `<script>` and these places to fill.
@@ -41,10 +42,11 @@ pub fn timeline_html(export: &RunExport<'_>) -> String {
     html
 }
 
-/// The same with every text in it [`clean`], whatever field it is in: names, arguments and answers are a stranger's.
+/// The same with every text in it [`clean`], whatever field it is in: names, arguments and answers are a stranger's. What the operating system says
+/// is told in plain words, as on a terminal.
 fn cleaned(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(clean(&text)),
+        Value::String(text) => Value::String(in_plain_words(&clean(&text)).into_owned()),
         Value::Array(values) => values.into_iter().map(cleaned).collect(),
         Value::Object(fields) => fields.into_iter().map(|(name, value)| (clean(&name), cleaned(value))).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value,

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use ua_core::{BlobId, RunStatus, Timestamp};
+use ua_core::{BlobId, PossibleEffect, RunStatus, Timestamp};
 
 use super::data::data;
 use super::page::timeline_html;
 use crate::export::RunExport;
 use ua_evidence::evaluate;
 use ua_evidence::testing::{Story, artifact, hostile_story, mail_policy, read_policy};
-use ua_resume::{AroundRun, Commands, NextStep, Standing};
+use ua_resume::{AroundRun, Commands, NextStep, ResumePacket, Standing};
 
 fn with_export<T>(story: &Story, blobs: &BTreeMap<BlobId, String>, look: impl FnOnce(&RunExport<'_>) -> T) -> T {
     let records = &story.records;
@@ -66,6 +66,37 @@ fn killed_and_resumed() -> Story {
 #[test]
 fn the_data_of_a_killed_and_resumed_run_is_this() {
     insta::assert_json_snapshot!("timeline_data", drawn(&killed_and_resumed()));
+}
+
+/// What a person reads has the words of the terminal; what programs read has what the system said.
+#[test]
+fn no_page_shows_the_number_of_a_systems_error() {
+    let said = "could not attach a.pdf: No such file or directory (os error 2)";
+    let mut story = Story::new(r#"{"objective": "Mail Ana."}"#);
+    let id = story.asks("", &[("send_email", json!({"to": "ana"}), mail_policy())])[0].clone();
+    story.starts(&id);
+    story.reports_failure(&id, said, PossibleEffect::None);
+    story.ends(RunStatus::Failed, None, "the workspace cannot be written: Permission denied (os error 13)");
+    let records = &story.records;
+    let standing = Standing::of(records.run.status, records.run.stop_reason, AroundRun::default());
+    let evidence = evaluate(&records.run.spec, &records.calls, &records.receipts, &[], &|_| None);
+    let summary = crate::CompletionSummary::new(records, &evidence, &[]);
+    let logs = crate::log_files(records);
+    let packet = ResumePacket::new(records, &[], &[]);
+    let pages = [
+        ("timeline", page(&story)),
+        ("completion", summary.to_markdown()),
+        ("summary", crate::session_summary(records, &standing, None)),
+        ("run.log", logs.run_log),
+        ("packet", packet.to_markdown()),
+    ];
+    for (name, text) in pages {
+        assert!(!text.contains("os error"), "{name}: {text}");
+        let words = ["there is no such file or folder", "cannot be written: permission denied"];
+        assert!(words.iter().any(|plain| text.contains(plain)), "{name}: {text}");
+    }
+    let completion = json!(summary).to_string();
+    assert!(completion.contains("(os error 2)"), "{completion}");
 }
 
 /// A client's session has no turns.
