@@ -34,9 +34,11 @@ use rustix::io::Errno;
 
 mod owned;
 mod secret;
+mod user;
 
 pub use owned::{OwnedFolder, clear_abandoned};
 pub use secret::{Believe, secret};
+pub use user::{user_in_words, user_name};
 
 /// How often a name is drawn anew that somebody has.
 const DRAWS: u32 = 8;

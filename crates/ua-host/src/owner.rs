@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ua_core::{PrintedCommand, ShowPath as _};
 
-use crate::settings::user_of;
+pub(crate) use ua_files::user_in_words as named;
 
 /// The number of the administrator.
 const ROOT: u32 = 0;
@@ -21,12 +21,6 @@ fn us() -> u32 {
 pub(crate) fn other(path: &Path) -> Option<u32> {
     let found = path.ancestors().find_map(|path| std::fs::metadata(path).ok())?;
     Some(found.uid()).filter(|owner| *owner != us())
-}
-
-/// A user, by name and number.
-pub(crate) fn named(owner: u32) -> String {
-    let (name, number) = (user_of(owner), format!("uid {owner}"));
-    if name == number { number } else { format!("{name}, {number}") }
 }
 
 /// The way out that is always right: to be that user.
@@ -105,13 +99,6 @@ mod tests {
         );
         assert_eq!(as_user(1000, 1001), "run the command as that user (`sudo -u '#1001' ua …`)");
         assert_eq!(as_user(1000, 0), "run the command as root (`sudo ua …`)");
-    }
-
-    #[test]
-    fn a_user_is_named_by_name_and_number() {
-        assert_eq!(named(54_321), "uid 54321", "nobody has that number");
-        let own = us();
-        assert!(named(own).ends_with(&format!("uid {own}")), "{}", named(own));
     }
 
     /// What is not there, or cannot be looked at, is of whoever has the folder that it is in.

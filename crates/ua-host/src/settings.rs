@@ -426,7 +426,7 @@ impl Settings {
     pub fn user(&self) -> String {
         // A bare shell (`docker exec`) has no such variable, and is somebody's all the same.
         let named = ["USER", "LOGNAME"].into_iter().find_map(|name| self.of_environment(name));
-        let user = named.unwrap_or_else(|| user_of(rustix::process::geteuid().as_raw()));
+        let user = named.unwrap_or_else(|| ua_files::user_name(rustix::process::geteuid().as_raw()));
         let person = self.said_by.clone().or_else(|| self.of_environment("SUDO_USER"));
         match person.filter(|person| *person != user) {
             Some(person) => format!("{person} as {user}"),
@@ -653,39 +653,10 @@ fn is_foreign(path: &Path) -> bool {
     std::fs::metadata(path).map_or(true, |file| file.uid() != ours && file.uid() != 0)
 }
 
-/// The users of this machine.
-const PASSWD: &str = "/etc/passwd";
-/// The most that is read of them.
-const MAX_PASSWD_BYTES: u64 = 4 * 1024 * 1024;
-
-/// What a user is called: by the machine's own list, else by the number.
-pub(crate) fn user_of(uid: u32) -> String {
-    let listed = ua_files::read_text(Path::new(PASSWD), MAX_PASSWD_BYTES).ok();
-    listed.and_then(|list| named_in(&list, uid)).unwrap_or_else(|| format!("uid {uid}"))
-}
-
-/// The name of a user in the lines of such a list.
-fn named_in(list: &str, uid: u32) -> Option<String> {
-    list.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_name = !name.is_empty() && !name.chars().any(|c| c.is_control() || c.is_whitespace());
-        (is_name && number.parse() == Ok(uid)).then(|| name.to_owned())
-    })
-}
-
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_user_without_a_variable_is_called_as_the_machine_calls_them() {
-        let list = "# users\nroot:x:0:0:root:/root:/bin/sh\n:x:7:7::/:\nada:x:1000:1000::/home/ada:/bin/sh\nbroken\n";
-        assert_eq!(named_in(list, 0).as_deref(), Some("root"));
-        assert_eq!(named_in(list, 1000).as_deref(), Some("ada"));
-        assert_eq!((named_in(list, 7), named_in(list, 8)), (None, None));
-    }
 
     #[test]
     fn who_decides_is_named_beside_the_user_whose_rights_they_have() {
@@ -694,7 +665,7 @@ mod tests {
             let settings = Settings::read(Process { variables, ..Process::default() });
             settings.said_by(by.map(str::to_owned)).user()
         };
-        let nameless = user_of(rustix::process::geteuid().as_raw());
+        let nameless = ua_files::user_name(rustix::process::geteuid().as_raw());
         assert_eq!(who(&[], None), nameless);
         assert_eq!(who(&[("USER", ""), ("LOGNAME", "alice")], None), "alice");
         assert_eq!(who(&[("USER", "alice")], None), "alice");

@@ -456,7 +456,7 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
         )));
     }
     if file.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused(format!("{} belongs to another user (uid {})", path.shown(), file.uid())));
+        return Err(of_another_user(path, file.uid()));
     }
     if file.mode() & 0o022 != 0 {
         return Err(refused(format!(
@@ -467,6 +467,11 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     }
     OPENED_BESIDE.iter().try_for_each(|suffix| check_beside(&sibling_file(path, suffix)))?;
     check_folder(folder_of(path))
+}
+
+/// The refusal of a file that is another user's.
+fn of_another_user(path: &Path, owner: u32) -> StoreError {
+    refused(format!("{} belongs to another user ({})", path.shown(), ua_files::user_in_words(owner)))
 }
 
 /// Refuses a file that this user may read and not write to, before SQLite or a mark of its log fails by it. One on a medium that is mounted
@@ -540,7 +545,7 @@ fn check_beside(path: &Path) -> Result<(), StoreError> {
             Err(refused(format!("{} is a link or something else that is not a file; remove it", path.shown())))
         }
         Ok(file) if file.uid() != rustix::process::geteuid().as_raw() => {
-            Err(refused(format!("{} belongs to another user (uid {})", path.shown(), file.uid())))
+            Err(of_another_user(path, file.uid()))
         }
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -587,7 +592,8 @@ fn of_another(folder: &Path, owner: u32, us: u32) -> String {
     } else {
         format!("use a folder of your own, or `sudo chown {us} {word}`")
     };
-    format!("another user (uid {owner}) may make files in {shown}, or replace them; {mend}")
+    let whose = ua_files::user_in_words(owner);
+    format!("another user ({whose}) may make files in {shown}, or replace them; {mend}")
 }
 
 /// The lock under which the database at `path` is made, migrated and replaced.

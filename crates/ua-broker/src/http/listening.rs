@@ -102,7 +102,7 @@ async fn bind(broker: &Broker, wanted: SocketAddr) -> std::io::Result<Option<Tcp
 fn taken(address: SocketAddr, holder: Option<u32>) -> String {
     let whose = match holder {
         Some(user) if user == rustix::process::geteuid().as_raw() => "another program of yours".to_owned(),
-        Some(user) => format!("a program of another user (uid {user})"),
+        Some(user) => format!("a program of another user ({})", ua_files::user_in_words(user)),
         None => "another program".to_owned(),
     };
     format!(

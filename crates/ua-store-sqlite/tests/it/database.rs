@@ -458,6 +458,10 @@ fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
         std::os::unix::fs::chown(folder, Some(23456), Some(us)).unwrap();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("another user (uid 23456) may make files"));
+        // A user with a name is called by it.
+        std::os::unix::fs::chown(folder, Some(1), Some(us)).unwrap();
+        let named = format!("another user ({}) may make files", ua_files::user_in_words(1));
+        assert!(refusal(SqliteStore::open_read_only(&place.path)).contains(&named));
     }
 }
 
