@@ -34,6 +34,10 @@ const fn text(head: &'static str, widest: &'static str) -> Column {
     Column::text(head, widest)
 }
 
+const fn name(head: &'static str, widest: &'static str) -> Column {
+    Column::name(head, widest)
+}
+
 const fn place(head: &'static str, widest: &'static str) -> Column {
     Column::place(head, widest)
 }
@@ -65,19 +69,19 @@ listings! {
     /// `ua calls list`.
     CALLS = "ua calls list": [
         whole("CALL", ID), extra("WHEN", "59 min ago"), extra("TURN", "12.3"), extra("SERVER", "github"),
-        text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS),
+        name("TOOL", TOOL), extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS),
         extra("TRIES", "1"), text("FOR", WORDS), text("RECEIPT OR ERROR", WORDS),
     ];
     /// The same of all runs.
     CALLS_OF_ALL = "ua calls list, of all runs": [
         whole("CALL", ID), extra("WHEN", "59 min ago"), extra("RUN", ID), extra("TURN", "call 12"), extra("SERVER", "github"),
-        text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS),
+        name("TOOL", TOOL), extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS),
         extra("TRIES", "1"), text("FOR", WORDS), text("RECEIPT OR ERROR", WORDS),
     ];
     /// The same of sessions of clients at the gateway.
     CALLS_OF_SESSIONS = "ua calls list, of sessions at the gateway": [
         whole("CALL", ID), extra("WHEN", "59 min ago"), extra("RUN", ID), extra("PROJECT", "a-project"),
-        extra("TURN", "call 12"), extra("SERVER", "github"), text("TOOL", "get_core_memory_blocks"),
+        extra("TURN", "call 12"), extra("SERVER", "github"), name("TOOL", TOOL),
         extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("TRIES", "1"), text("FOR", WORDS),
         text("RECEIPT OR ERROR", WORDS),
     ];
@@ -117,7 +121,7 @@ listings! {
     /// `ua tools packs`.
     PACKS = "ua tools packs": [
         whole("PACK", "google-calendar"), extra("VERSION", "2026.11.1"), extra("RULES", "12"),
-        text("COUNTS FOR", "@modelcontextprotocol/server-filesystem"), text("ABOUT", WORDS),
+        name("COUNTS FOR", "@modelcontextprotocol/server-filesystem"), text("ABOUT", WORDS),
     ];
     /// The tools that `ua doctor --verbose` shows.
     DOCTOR_TOOLS = "ua doctor": [whole("TOOL", TOOL), text("CLASS", "read_only"), text("WHY", WORDS)];
@@ -141,17 +145,17 @@ listings! {
     ];
     /// What a session of the gateway was asked for.
     ASKED = "ua runs show SESSION": [
-        whole("CALL", ID), extra("ASKED", "59 min ago"), text("TOOL", "get_core_memory_blocks"),
+        whole("CALL", ID), extra("ASKED", "59 min ago"), name("TOOL", TOOL),
         whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("ANSWER", "written to the client"), text("WHAT IT WAS", WORDS),
     ];
     /// Clients of the gateway.
     BRIDGES = "ua gateway status": [
         whole("SERVER", "github"), text("CLIENT", "claude-code 2.1.329"), extra("BY", "stdio"),
-        text("SESSION", "0197a2c4-1111-7222-8333-944445555666"), place("PROJECT", PLACE),
+        name("SESSION", "0197a2c4-1111-7222-8333-944445555666"), place("PROJECT", PLACE),
     ];
     /// Calls of the gateway that are under way.
     UNDER_WAY = "ua gateway status, calls": [
-        whole("CALL", ID), text("TOOL", "get_core_memory_blocks"), extra("SERVER", "github"), extra("SINCE", "59 min ago"),
+        whole("CALL", ID), name("TOOL", TOOL), extra("SERVER", "github"), extra("SINCE", "59 min ago"),
         whole("NOW", "waits for you"), extra("CLIENTS WAITING", "1"),
     ];
     /// Two runs side by side.

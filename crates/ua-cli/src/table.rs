@@ -5,7 +5,8 @@
 //! Where there is no terminal nothing is cut. On one, every column has said how it gives way ([`Column`]), and every table is declared in
 //! [`crate::listings`], where a test lays each of them out at every width. First texts are cut, the widest first; then what only stands
 //! beside the others is left out, then columns that say least, from the end, and after them texts. What a person acts on (an id, a status,
-//! what is next) is cut only where a terminal has no room for that alone.
+//! what is next) is cut only where a terminal has no room for that alone. Words are cut at their end; names are cut in the middle, for those of one
+//! family (`mcp__mail__read_email`, `mcp__mail__send_email`) begin alike.
 
 use clap::builder::styling::AnsiColor;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -18,6 +19,8 @@ use crate::shown::Shown;
 const GAP: usize = 2;
 /// A text keeps so much, if it ever had it, as long as there is a column that says less.
 const LEAST: usize = 12;
+/// A name keeps so much for as long.
+const NAMED: usize = 20;
 /// Where nothing is cut, a column is filled up to so much.
 const ALIGNED: usize = 48;
 /// A text that has less room than this is left out.
@@ -50,6 +53,8 @@ enum Gives {
     Never,
     /// Its cells are cut.
     Cut,
+    /// The same in the middle, and less.
+    Name,
     /// The same, but what is cut there stands whole on a line of its own.
     Place,
     /// Its cells are cut, and it is left out before any other.
@@ -67,6 +72,11 @@ impl Column {
     /// One whose cells may be cut.
     pub(crate) const fn text(head: &'static str, widest: &'static str) -> Self {
         Self { head, gives: Gives::Cut, widest }
+    }
+
+    /// One with names, which differ at their ends: its cells may be cut in the middle.
+    pub(crate) const fn name(head: &'static str, widest: &'static str) -> Self {
+        Self { head, gives: Gives::Name, widest }
     }
 
     /// One with places (paths, addresses), which are copied: one that its column has no room for stands on a line of its own.
@@ -154,16 +164,21 @@ fn widths_in(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> V
     // What is cut last is what is left out first.
     let is = |index: usize, gives: Gives| {
         columns[index].gives == gives
-            || (gives == Gives::Cut && matches!(columns[index].gives, Gives::First | Gives::Place))
+            || (gives == Gives::Cut && matches!(columns[index].gives, Gives::First | Gives::Place | Gives::Name))
+    };
+    let least_of = |index: usize, least: usize| match least {
+        LEAST if columns[index].gives == Gives::Name => NAMED,
+        FEW if columns[index].gives == Gives::Name => LEAST,
+        _ => least,
     };
     // The widest of them give way, down to `least`.
     let cut_to = |widths: &mut Vec<Option<usize>>, least: usize, gives: Gives| {
         while total(widths) > room {
-            let some = (0..columns.len()).filter(|index| is(*index, gives));
-            let widest = some.max_by_key(|index| widths[*index].unwrap_or(0));
-            let Some(width) = widest.and_then(|index| widths[index].as_mut()).filter(|width| **width > least) else {
-                return;
+            let may_give = |index: &usize| {
+                is(*index, gives) && widths[*index].is_some_and(|width| width > least_of(*index, least))
             };
+            let widest = (0..columns.len()).filter(may_give).max_by_key(|index| widths[*index].unwrap_or(0));
+            let Some(width) = widest.and_then(|index| widths[index].as_mut()) else { return };
             *width -= 1;
         }
     };
@@ -219,9 +234,15 @@ fn laid_out(columns: &[Column], row: &[String], layout: &Layout, has_color: bool
     let mut out = Shown::default();
     // What separates a cell from the next, and what fills it up: nothing of it stands at the end of a line.
     let mut before = String::new();
-    for ((column, cell), width) in columns.iter().zip(row).zip(&layout.widths) {
+    for (nth, ((column, cell), width)) in columns.iter().zip(row).zip(&layout.widths).enumerate() {
         let Some(width) = *width else { continue };
-        let text = if layout.cuts { cut(cell, width) } else { cell.clone() };
+        // By the first column a row is named.
+        let is_name = column.gives == Gives::Name || (nth == 0 && column.gives == Gives::Never);
+        let text = match (layout.cuts, is_name) {
+            (false, _) => cell.clone(),
+            (true, true) => cut_in_the_middle(cell, width),
+            (true, false) => cut(cell, width),
+        };
         let fill = width.saturating_sub(text.width());
         let color = status_color(column.head, cell).filter(|_| has_color && !text.is_empty());
         if !text.is_empty() {
@@ -257,6 +278,34 @@ fn cut(text: &str, width: usize) -> String {
     out.truncate(out.trim_end_matches([' ', ',', ';', ':']).len());
     out.push('…');
     out
+}
+
+/// What the name of every tool of a server begins with.
+const EVERY_TOOLS: &str = "mcp__";
+
+/// A name, or its beginning, `…` and most of its end, in so many columns of a terminal.
+fn cut_in_the_middle(name: &str, width: usize) -> String {
+    if name.width() <= width {
+        return name.to_owned();
+    }
+    let name = name.strip_prefix(EVERY_TOOLS).unwrap_or(name);
+    if name.width() < width {
+        return format!("…{name}");
+    }
+    let room = width.saturating_sub(1);
+    let begin: String = taken(name.chars(), room / 3).collect();
+    let mut end: Vec<char> = taken(name.chars().rev(), room - begin.width()).collect();
+    end.reverse();
+    begin + "…" + &String::from_iter(end)
+}
+
+/// So many of the characters as have room in so many columns.
+fn taken(characters: impl Iterator<Item = char>, room: usize) -> impl Iterator<Item = char> {
+    let mut used = 0;
+    characters.take_while(move |c| {
+        used += c.width().unwrap_or(0);
+        used <= room
+    })
 }
 
 #[cfg(test)]
@@ -356,6 +405,40 @@ mod tests {
             ("whole", 5, "whole"),
         ] {
             assert_eq!(cut(text, width), wanted, "{width}");
+        }
+    }
+
+    /// Names of one family begin alike: cut at their ends they would be one name.
+    #[test]
+    fn names_are_cut_in_the_middle_and_stay_different() {
+        for (name, width, wanted) in [
+            ("mcp__mail__send_email", 21, "mcp__mail__send_email"),
+            ("mcp__mail__send_email", 20, "…mail__send_email"),
+            ("mcp__mail__send_email", 17, "…mail__send_email"),
+            ("mcp__mail__send_email", 12, "mai…nd_email"),
+            ("mcp__mail__read_email", 12, "mai…ad_email"),
+            ("nightly-2026-11-01", 12, "nig…26-11-01"),
+            ("水車についての報告", 8, "水…報告"),
+            ("name", 1, "…"),
+        ] {
+            assert_eq!(cut_in_the_middle(name, width), wanted, "{width}");
+            assert!(cut_in_the_middle(name, width).width() <= width);
+        }
+        let row = |tool: &str| {
+            let cells = [
+                "7dc39827", "59 min ago", "12.3", "mail", tool, "external", "succeeded", "1",
+                "to: ada@example.org; subject: Invoice 12", "sent as <m-1@mail.example.org>, in the queue of the server",
+            ];
+            cells.map(str::to_owned).to_vec()
+        };
+        let rows = ["mcp__mail__send_email", "mcp__mail__read_email", "mcp__news__send_email"].map(row);
+        for room in 40..=160 {
+            let layout = widths(crate::listings::CALLS.columns, &rows, Some(room));
+            let lines = rows.each_ref().map(|row| laid_out(crate::listings::CALLS.columns, row, &layout, false));
+            let [one, other, third] = lines.each_ref().map(Shown::as_str);
+            assert!(one != other && one != third, "{room}: {one}");
+            // Where a terminal is as wide as most are, the whole of the tool can be read.
+            assert!(room < 80 || one.contains("mail__send_email"), "{room}: {one}");
         }
     }
 
