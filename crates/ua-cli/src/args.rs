@@ -96,8 +96,8 @@ Examples:
   ua job job.json                       run a job
   ua status                             show what runs and what waits for you
   ua resume last                        resume after a kill, answer or stop
-  ua calls list --run last --unknown    list calls whose outcome is unknown
-  ua calls resolve call_01… --happened  resolve one, then `ua resume last`
+  ua questions                          show what waits for an answer
+  ua answer                             answer it, then `ua resume last`
   ua runs tail last                     watch a run from another terminal
   ua doctor                             check that what a job needs is there
 
@@ -148,7 +148,7 @@ pub enum Command {
     Questions(QuestionsArgs),
     /// Answer a question; then `ua resume`
     Answer(AnswerArgs),
-    /// Show turns
+    /// Show a turn: what the model was asked, what it said, and what its calls brought back
     #[command(subcommand)]
     Turns(TurnsCommand),
     /// List tools, and explain how they are classified

@@ -151,7 +151,7 @@ pub struct ResolveArgs {
     #[arg(long, value_parser = not_empty(), value_name = "ID")]
     pub proof: Option<String>,
     /// With --as: do not ask for confirmation
-    #[arg(long, requires = "as_it_was")]
+    #[arg(long, short, requires = "as_it_was")]
     pub yes: bool,
 }
 

@@ -182,7 +182,7 @@ Examples:
         /// Run ids, unique prefixes or suffixes of some, or `last`
         #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete::runs))]
         runs: Vec<String>,
-        /// The queue
+        /// The queue to put them in
         #[arg(long, value_parser = not_empty(), value_name = "NAME")]
         queue: Option<String>,
         /// Priority; smaller numbers are taken first

@@ -32,10 +32,6 @@ use crate::{complete, find, listings, moment};
 pub enum RunsCommand {
     /// List runs, newest first
     List(ListArgs),
-    /// Watch a run: what happened in its last turns, and what happens next
-    Tail(TailArgs),
-    /// Delete runs and their workspaces
-    Delete(DeleteArgs),
     /// Show one run: its state, what it did, what it waits for
     #[command(after_help = "\
 Examples:
@@ -52,6 +48,8 @@ Examples:
         #[arg(long)]
         json: bool,
     },
+    /// Watch a run: what happened in its last turns, and what happens next
+    Tail(TailArgs),
     /// Compare two runs: their jobs, the turns after those they share, files, usage and cost
     #[command(after_help = "\
 Examples:
@@ -92,6 +90,8 @@ so that `ua resume` finishes it.")]
         #[arg(long, short)]
         yes: bool,
     },
+    /// Delete runs and their workspaces
+    Delete(DeleteArgs),
 }
 
 /// So many runs are listed unless more are asked for.

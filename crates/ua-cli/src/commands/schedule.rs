@@ -50,7 +50,7 @@ Workers submit what is due: there is one run for each scheduled time, with the j
 time, by the worker that submits it, so it must exist on every machine with a worker. Tool servers, policies, prices, provider and \
 model are those of this command, its folder and its user, as for `ua submit`, whichever worker runs it.")]
     Add {
-        /// Its name
+        /// Name of the schedule
         name: String,
         /// The job file
         file: PathBuf,
@@ -69,10 +69,10 @@ model are those of this command, its folder and its user, as for `ua submit`, wh
         /// Priority; smaller numbers are taken first
         #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
         priority: i32,
-        /// At most N runs of this key at once, over all workers
+        /// At most N runs of this key at once, over all workers; a KEY alone is one
         #[arg(long, value_name = "KEY[:N]", value_parser = parse_concurrency)]
         concurrency_key: Option<ConcurrencyKey>,
-        /// Runs of different keys take turns
+        /// Runs of different keys take turns, however many of each are waiting
         #[arg(long, value_parser = not_empty(), value_name = "KEY")]
         fair_key: Option<String>,
         /// How to start it
@@ -93,7 +93,7 @@ Examples:
 Examples:
   ua schedule pause nightly")]
     Pause {
-        /// Its name
+        /// The schedule's name
         name: String,
     },
     /// Resume a paused schedule from its next scheduled time
@@ -101,7 +101,7 @@ Examples:
 Examples:
   ua schedule resume nightly")]
     Resume {
-        /// Its name
+        /// The schedule's name
         name: String,
     },
     /// Submit the job of a schedule now, in addition to its scheduled times
@@ -109,7 +109,7 @@ Examples:
 Examples:
   ua schedule run nightly")]
     Run {
-        /// Its name
+        /// The schedule's name
         name: String,
     },
     /// Remove a schedule; runs that it submitted stay
@@ -117,7 +117,7 @@ Examples:
 Examples:
   ua schedule remove nightly")]
     Remove {
-        /// Its name
+        /// The schedule's name
         name: String,
     },
 }

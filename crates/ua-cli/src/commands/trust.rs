@@ -55,8 +55,8 @@ pub struct TrustArgs {
     /// Revoke the trust in the file
     #[arg(long, conflicts_with = "yes")]
     pub revoke: bool,
-    /// Do not ask
-    #[arg(long)]
+    /// Do not ask for confirmation
+    #[arg(long, short)]
     pub yes: bool,
     /// With --yes: also servers that fetch the latest version of a package, whichever that is (npx -y pkg@latest)
     #[arg(long, requires = "yes")]
