@@ -105,6 +105,7 @@ fn problem(words: &[String]) -> Option<String> {
             (!workspace_root().join(path).join("Cargo.toml").exists())
                 .then(|| format!("there is no package at {path}"))?
         }
+        [_, "uninstall", name] => (!packages().contains_key(*name)).then(|| format!("there is no package {name}"))?,
         [_, verb @ ("build" | "doc" | "run" | "test"), rest @ ..] => target_problem(verb, rest)?,
         _ => "no page uses such a command yet; say here what has to be true of it".to_owned(),
     };
@@ -201,7 +202,7 @@ fn a_made_up_cargo_command_is_seen() {
                 cargo test -p ua-core -p ua-e2e --test e2e -- --ignored resumed::\n\
                 cargo run -p ua-runner --example granular_steps -- /tmp/x --die\ncargo build -p ua-cli --features crash-point\n\
                 cargo +nightly fuzz run job_files\ncargo tset\ncargo run -p ua-core\n\
-                cargo xtask acceptance --only mail-by-pigeon\n```\n";
+                cargo xtask acceptance --only mail-by-pigeon\ncargo uninstall ua-cil\n```\n";
     let (wrong, count) = commands(&Page::parse("docs/x.md", page));
     let wanted = [
         "docs/x.md:4: `cargo xtask sim --sed 7`: error: unexpected argument '--sed' found",
@@ -215,9 +216,10 @@ fn a_made_up_cargo_command_is_seen() {
         "docs/x.md:12: `cargo tset`: no page uses such a command yet; say here what has to be true of it",
         "docs/x.md:13: `cargo run -p ua-core`: there is no program to run",
         "docs/x.md:14: `cargo xtask acceptance --only mail-by-pigeon`: there is nothing called like that",
+        "docs/x.md:15: `cargo uninstall ua-cil`: there is no package ua-cil",
         "docs/x.md:1: `cargo xtask crash-matrx`: error: unrecognized subcommand 'crash-matrx'",
     ];
-    assert_eq!((wrong, count), (wanted.map(str::to_owned).to_vec(), 14));
+    assert_eq!((wrong, count), (wanted.map(str::to_owned).to_vec(), 15));
 }
 
 // Flags.
