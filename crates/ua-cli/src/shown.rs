@@ -3,8 +3,8 @@
 //! their runs there, too, and what the operating system says is told in plain words.
 
 use clap::builder::styling::{AnsiColor, Style};
-use ua_host::escape::plain;
 use ua_evidence::os_words::in_plain_words;
+use ua_host::escape::plain;
 
 /// Text that may be written to a terminal. Only colour drives it, and only this type adds that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

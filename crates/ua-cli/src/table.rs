@@ -426,8 +426,16 @@ mod tests {
         }
         let row = |tool: &str| {
             let cells = [
-                "7dc39827", "59 min ago", "12.3", "mail", tool, "external", "succeeded", "1",
-                "to: ada@example.org; subject: Invoice 12", "sent as <m-1@mail.example.org>, in the queue of the server",
+                "7dc39827",
+                "59 min ago",
+                "12.3",
+                "mail",
+                tool,
+                "external",
+                "succeeded",
+                "1",
+                "to: ada@example.org; subject: Invoice 12",
+                "sent as <m-1@mail.example.org>, in the queue of the server",
             ];
             cells.map(str::to_owned).to_vec()
         };

@@ -544,9 +544,7 @@ fn check_beside(path: &Path) -> Result<(), StoreError> {
         Ok(file) if !file.is_file() => {
             Err(refused(format!("{} is a link or something else that is not a file; remove it", path.shown())))
         }
-        Ok(file) if file.uid() != rustix::process::geteuid().as_raw() => {
-            Err(of_another_user(path, file.uid()))
-        }
+        Ok(file) if file.uid() != rustix::process::geteuid().as_raw() => Err(of_another_user(path, file.uid())),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(refused_because(format!("{} cannot be examined", path.shown()), error)),
