@@ -56,6 +56,8 @@ const FRESH: Duration = Duration::from_millis(1);
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// How often it is looked whether it was, while somebody waits for an answer.
 const WATCH_EVERY: Duration = Duration::from_millis(250);
+/// How much of a line is copied, so that its end is written with it. A longer one is written in pieces anyway.
+const AT_ONCE: usize = 64 * 1024;
 /// The codes of errors in JSON-RPC: what cannot be read, and what could not be done.
 const UNREADABLE: i32 = -32700;
 const BROKEN: i32 = -32603;
@@ -666,9 +668,21 @@ fn error(id: Option<&str>, code: i32, why: &str) -> String {
 }
 
 fn write_out(line: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())?;
-    out.write_all(b"\n")?;
+    write_line(&mut io::stdout().lock(), line)
+}
+
+/// Writes a line with its end in one piece, if it is no longer than a pipe takes at once: whoever reads would be woken by each piece, and has
+/// nothing of a line before its end.
+fn write_line(out: &mut impl io::Write, line: &str) -> io::Result<()> {
+    if line.len() < AT_ONCE {
+        let mut whole = String::with_capacity(line.len() + 1);
+        whole.push_str(line);
+        whole.push('\n');
+        out.write_all(whole.as_bytes())?;
+    } else {
+        out.write_all(line.as_bytes())?;
+        out.write_all(b"\n")?;
+    }
     out.flush()
 }
 
@@ -786,6 +800,34 @@ mod tests {
         assert!(!is_read_for(&writer, long));
         gone.join().unwrap();
         assert!(is_read_for(&std::fs::File::open("/dev/null").unwrap(), Duration::ZERO));
+    }
+
+    /// Keeps each piece that is written.
+    #[derive(Default)]
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl io::Write for Pieces {
+        fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+            self.0.push(piece.to_vec());
+            Ok(piece.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_client_is_woken_once_for_a_line() {
+        for (length, pieces) in [(0, 1), (2_000, 1), (AT_ONCE - 1, 1), (AT_ONCE, 2)] {
+            let line = "x".repeat(length);
+            // As the standard output is written: by the line.
+            let mut out = io::LineWriter::new(Pieces::default());
+            write_line(&mut out, &line).unwrap();
+            let Pieces(written) = out.into_inner().unwrap();
+            assert_eq!(written.concat(), format!("{line}\n").into_bytes(), "{length}");
+            assert_eq!(written.len(), pieces, "{length}");
+        }
     }
 
     /// Behind a word of the broker a request goes out at once; else, and while an earlier one waits, it waits for one.
