@@ -803,7 +803,7 @@ mod tests {
     }
 
     /// Keeps each piece that is written.
-    #[derive(Default)]
+    #[derive(Debug, Default)]
     struct Pieces(Vec<Vec<u8>>);
 
     impl io::Write for Pieces {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -209,26 +210,66 @@ async fn aside(peer: &Peer, read: Read) -> Option<Value> {
 
 async fn write_out(mut outgoing: QueueReceiver<ToClient>, talk: Arc<Talk>, mut write: OwnedWriteHalf) {
     while let Some(item) = outgoing.next().await {
-        let line = match talk.written(item) {
-            None => continue,
-            Some(ToClient::Answer { name, answer: Some(Value::Array(answers)) }) => {
-                let line = format!("A {name} {}\n", Value::Array(answers.clone()));
-                if line.len() <= MOST_CARRIED {
-                    line
-                } else {
-                    // Each fits alone, and its id says whose answer it is.
-                    answers.iter().map(|answer| format!("L {answer}\n")).chain([format!("A {name} \n")]).collect()
-                }
-            }
-            Some(ToClient::Answer { name, answer: Some(answer) }) => format!("A {name} {answer}\n"),
-            Some(ToClient::Answer { name, answer: None }) => format!("A {name} \n"),
-            Some(ToClient::Tell { message, .. }) => format!("L {message}\n"),
-            Some(ToClient::Here { within }) => {
-                format!("Q {}\n", within.map_or_else(|| "-".to_owned(), |within| within.as_millis().to_string()))
-            }
-        };
-        if write.write_all(line.as_bytes()).await.is_err() {
+        let Some(item) = talk.written(item) else { continue };
+        if write.write_all(&as_lines(item)).await.is_err() {
             return;
+        }
+    }
+}
+
+/// What is said to the bridge.
+fn as_lines(item: ToClient) -> Vec<u8> {
+    match item {
+        ToClient::Answer { name, answer: Some(Value::Array(answers)) } => {
+            let whole = line(&format!("A {name} "), &answers);
+            if whole.len() <= MOST_CARRIED {
+                return whole;
+            }
+            // Each fits alone, and its id says whose answer it is.
+            let mut each: Vec<u8> = answers.iter().flat_map(|answer| line("L ", answer)).collect();
+            each.extend_from_slice(format!("A {name} \n").as_bytes());
+            each
+        }
+        ToClient::Answer { name, answer: Some(answer) } => line(&format!("A {name} "), &answer),
+        ToClient::Answer { name, answer: None } => format!("A {name} \n").into_bytes(),
+        ToClient::Tell { message, .. } => line("L ", &message),
+        ToClient::Here { within } => {
+            let within = within.map_or_else(|| "-".to_owned(), |within| within.as_millis().to_string());
+            format!("Q {within}\n").into_bytes()
+        }
+    }
+}
+
+/// A line that ends with a message, which is written into it as it is made: by way of `Display` each of its words would pass a formatter.
+fn line(begin: &str, message: &impl Serialize) -> Vec<u8> {
+    let mut line = begin.as_bytes().to_vec();
+    // The names in a JSON value are texts, and memory takes whatever is written to it.
+    let _always = serde_json::to_writer(&mut line, message);
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_message_stands_on_one_line_behind_what_it_is() {
+        let name = || "01".to_owned();
+        let said = json!({"z": 1.0, "a": ["\n", "ä", null, {"id": u64::MAX}]});
+        let text = said.to_string();
+        for (item, line) in [
+            (ToClient::Answer { name: name(), answer: Some(said.clone()) }, format!("A 01 {text}\n")),
+            (ToClient::Answer { name: name(), answer: None }, "A 01 \n".to_owned()),
+            (ToClient::Answer { name: name(), answer: Some(json!([said, 1])) }, format!("A 01 [{text},1]\n")),
+            (ToClient::Tell { message: said.clone(), about: None }, format!("L {text}\n")),
+            (ToClient::Here { within: Some(Duration::from_secs(2)) }, "Q 2000\n".to_owned()),
+            (ToClient::Here { within: None }, "Q -\n".to_owned()),
+        ] {
+            assert_eq!(String::from_utf8(as_lines(item)).unwrap(), line);
+            assert_eq!(line.matches('\n').count(), 1);
         }
     }
 }

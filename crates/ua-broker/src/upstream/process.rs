@@ -267,11 +267,11 @@ impl Pipe {
     async fn write(&self, message: &Value) -> io::Result<()> {
         let mut stdin = self.stdin.lock().await;
         let stdin = stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut line = message.to_string();
-        line.push('\n');
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
         let request = message.get("method").and(message["id"].as_u64());
         lock(&self.sent).send(request, self.env.now());
-        stdin.write_all(line.as_bytes()).await?;
+        stdin.write_all(&line).await?;
         stdin.flush().await
     }
 
