@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -35,6 +36,8 @@ pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 /// How long a broker may take to say how it stands, which takes it no time.
 const ANSWERS: Duration = Duration::from_secs(10);
+/// As much is looked at of what whoever comes has said by then: more than the line with which a bridge asks how things stand.
+const FIRST: usize = 256;
 /// How many files the broker may have open, where its user may have as many: more than its clients need, and not so many that a program which it
 /// starts, and which closes each of them, is kept busy by that.
 const DESCRIPTORS: u64 = 8_192;
@@ -241,6 +244,17 @@ fn sits(stream: &UnixStream) -> Sits {
     }
 }
 
+/// Whether whoever came has said already that they want to know how things stand. Each bridge asks that before it says who it is, and anybody is
+/// told: for that nobody has to look who stands above them, which is several files of `/proc` for each process. The line is not taken, and is
+/// read as whatever it is.
+fn only_looks(stream: &UnixStream) -> bool {
+    let mut said = [0_u8; FIRST];
+    let Ok((length, _)) = recv(stream, &mut said, RecvFlags::PEEK | RecvFlags::DONTWAIT) else { return false };
+    let line = said[..length].split_inclusive(|byte| *byte == b'\n').next().and_then(|line| line.strip_suffix(b"\n"));
+    let line = line.and_then(|line| std::str::from_utf8(line).ok());
+    matches!(line.map(Visitor::read), Some(Ok(Visitor::Control(Wanted::Status))))
+}
+
 /// Whether somebody who is no person may want this: to look, and to say in which session a client is that a tool server started, too.
 fn is_its_own(wanted: &Wanted) -> bool {
     match wanted {
@@ -251,8 +265,8 @@ fn is_its_own(wanted: &Wanted) -> bool {
 }
 
 async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
-    // At once: the number of a process that ends is given to another one.
-    let sits = sits(&stream);
+    // At once: the number of a process that ends is given to another one. Where this is wrong about who only looks, nobody sits there.
+    let sits = if only_looks(&stream) { Sits::Nobody } else { sits(&stream) };
     let (read, mut write) = stream.into_split();
     let mut lines = Lines::of(BufReader::new(read));
     let first = tokio::select! {
@@ -419,4 +433,36 @@ async fn want_once(socket: &Path, line: &str) -> io::Result<Option<Value>> {
     tokio::time::timeout(ANSWERS, asked).await.unwrap_or_else(|_| Err(silent(process)))?;
     // An answer that ends in its middle is one of its kind: serde's error becomes `UnexpectedEof`.
     serde_json::from_str(&answer).map(Some).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever wants anything else, or has not said yet what they want, is looked at.
+    #[tokio::test]
+    async fn whoever_only_asks_how_things_stand_is_known_by_what_they_said() {
+        let cases: [(&[u8], bool); 10] = [
+            (b"{\"wire\":1,\"control\":\"status\"}\n", true),
+            (b"{\"wire\":1,\"control\":\"status\"}\n{\"wire\":1,\"control\":\"stop\"}\n", true),
+            (b"{\"wire\":1,\"control\":\"status\"}", false),
+            (b"{\"wire\":1,\"control\":\"stop\"}\n", false),
+            (b"{\"wire\":1,\"control\":{\"hook\":{\"process\":1,\"session\":\"s\"}}}\n", false),
+            (b"{\"wire\":0,\"control\":\"status\"}\n", false),
+            (b"{\"wire\":1,\"bridge\":\"b\",\"name\":\"n\",\"command\":[\"c\"],\"cwd\":\"/\"}\n", false),
+            (b"\n", false),
+            (b"\xff\n", false),
+            (b"", false),
+        ];
+        for (said, is_so) in cases {
+            let (mut visitor, broker) = UnixStream::pair().unwrap();
+            visitor.write_all(said).await.unwrap();
+            assert_eq!(only_looks(&broker), is_so, "{}", String::from_utf8_lossy(said));
+            // Nothing of it is taken.
+            drop(visitor);
+            let mut read = Vec::new();
+            BufReader::new(broker).read_to_end(&mut read).await.unwrap();
+            assert_eq!(read, said);
+        }
+    }
 }
