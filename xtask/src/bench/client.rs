@@ -18,6 +18,22 @@ pub(super) struct Client {
 impl Client {
     /// Starts the program and shakes hands with it.
     pub(super) fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let mut server = Self::begin(command)?;
+        let client = json!({"name": "bench", "version": "0"});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        server.ask("initialize", &hello)?;
+        server.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
+        Ok(server)
+    }
+
+    /// Starts the program and asks whether it is there, which a gateway answers by itself: no tool server is started for that.
+    pub(super) fn reach(command: &mut Command) -> anyhow::Result<Self> {
+        let mut server = Self::begin(command)?;
+        server.ask("ping", &json!({}))?;
+        Ok(server)
+    }
+
+    fn begin(command: &mut Command) -> anyhow::Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -26,12 +42,7 @@ impl Client {
             .context("start the tool server")?;
         let input = child.stdin.take().context("its input")?;
         let output = BufReader::new(child.stdout.take().context("its output")?);
-        let mut server = Self { child, input, output, next: 0 };
-        let client = json!({"name": "bench", "version": "0"});
-        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
-        server.ask("initialize", &hello)?;
-        server.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
-        Ok(server)
+        Ok(Self { child, input, output, next: 0 })
     }
 
     /// Its process.

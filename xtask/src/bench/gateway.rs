@@ -17,7 +17,7 @@ use super::client::Client;
 /// How to run it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The program that is measured, built for release, with `ua-bridge` beside it
+    /// The program that is measured, built for release, with `ua-bridge` beside it, and with `ua-shim` as users have it
     #[arg(long, value_name = "PATH")]
     ua: PathBuf,
     /// How many calls of each kind are measured
@@ -61,10 +61,15 @@ impl Place<'_> {
 
     /// With an outbox of its own: of one that several tool servers share, one writes at a time, however many clients there are.
     fn through_with(&self, outbox: &str) -> anyhow::Result<Client> {
+        Client::start(&mut self.entry(outbox))
+    }
+
+    /// What stands in a client's configuration.
+    fn entry(&self, outbox: &str) -> Command {
         let mut command = Command::new(self.ua);
         command.args(["gateway", "--root"]).arg(self.folder.path().join("gateway"));
         command.args(["--name", "work", "--project"]).arg(self.folder.path()).arg("--").args(self.tool_server(outbox));
-        Client::start(&mut command)
+        command
     }
 
     fn broker(&self, word: &str) -> anyhow::Result<Value> {
@@ -127,6 +132,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     println!("|---|---|");
     println!("| two synced commits of one row, the floor of an effect | {:.2} ms |", floor / 1_000.0);
     println!(
+        "| until a bridge is up: its client's `ping` is answered, which takes a broker and no tool server | {:.1} ms |",
+        up(|up| up.reached)
+    );
+    println!(
         "| until the handshake is answered: by the tool server, started directly | {:.1} ms |",
         up(|up| up.direct)
     );
@@ -185,6 +194,8 @@ fn arguments(tool: &str, who: &str, number: u32) -> Value {
 /// What it takes until a client has its handshake answered, in milliseconds.
 struct Up {
     program: f64,
+    /// The same until the bridge itself is up, and the broker answers.
+    reached: f64,
     direct: f64,
     through: f64,
     direct_cpu: f64,
@@ -201,6 +212,10 @@ impl Up {
         let program = millis(begun);
         ensure!(version.success(), "`ua --version` ended with {version}");
         let begun = Instant::now();
+        let client = Client::reach(&mut place.entry("outbox"))?;
+        let reached = millis(begun);
+        drop(client);
+        let begun = Instant::now();
         let client = place.direct()?;
         let direct = millis(begun);
         let direct_cpu = cpu_of(client.pid())?;
@@ -214,7 +229,7 @@ impl Up {
         let server_cpu = cpu_of_all(&own)?;
         drop(client);
         wait_for_the_end_of(&own)?;
-        Ok(Self { program, direct, through, direct_cpu, bridge_cpu, server_cpu, broker_cpu })
+        Ok(Self { program, reached, direct, through, direct_cpu, bridge_cpu, server_cpu, broker_cpu })
     }
 }
 
