@@ -671,8 +671,8 @@ fn write_out(line: &str) -> io::Result<()> {
     write_line(&mut io::stdout().lock(), line)
 }
 
-/// Writes a line with its end in one piece, if it is no longer than a pipe takes at once: whoever reads would be woken by each piece, and has
-/// nothing of a line before its end.
+/// Writes a line with its end in one piece, if it is no longer than a pipe takes at once: whoever reads would be woken by each piece,
+/// and has nothing of a line before its end.
 fn write_line(out: &mut impl io::Write, line: &str) -> io::Result<()> {
     if line.len() < AT_ONCE {
         let mut whole = String::with_capacity(line.len() + 1);

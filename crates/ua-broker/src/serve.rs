@@ -244,9 +244,9 @@ fn sits(stream: &UnixStream) -> Sits {
     }
 }
 
-/// Whether whoever came has said already that they want to know how things stand. Each bridge asks that before it says who it is, and anybody is
-/// told: for that nobody has to look who stands above them, which is several files of `/proc` for each process. The line is not taken, and is
-/// read as whatever it is.
+/// Whether whoever came has said already that they want to know how things stand. Each bridge asks that before it says who it is, and
+/// anybody is told: for that nobody has to look who stands above them, which is several files of `/proc` for each process. The line is not
+/// taken, and is read as whatever it is.
 fn only_looks(stream: &UnixStream) -> bool {
     let mut said = [0_u8; FIRST];
     let Ok((length, _)) = recv(stream, &mut said, RecvFlags::PEEK | RecvFlags::DONTWAIT) else { return false };

@@ -506,8 +506,8 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
     served
 }
 
-/// What the broker has stand in front of each tool server: the small program beside this one, where that says that it is of this version, else this
-/// one. What is promised of calls hangs on a shim, so that none of another version is used.
+/// What the broker has stand in front of each tool server: the small program beside this one, where that says that it is of this version,
+/// else this one. What is promised of calls hangs on a shim, so that none of another version is used.
 async fn shim(host: &Host) -> Result<ShimCommand, HostError> {
     let own = host.settings().program()?;
     let beside = own.with_file_name(SHIM);

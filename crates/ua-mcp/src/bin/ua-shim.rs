@@ -1,7 +1,8 @@
-//! The shim as a program of its own, beside `ua`: small, and up sooner. A process of `ua` begins with moving megabytes of the program to where it was
-//! loaded, for what it never does as a shim, and keeps them as long as the tool server lives.
+//! The shim as a program of its own, beside `ua`: small, and up sooner. A process of `ua` begins with moving megabytes of the program to
+//! where it was loaded, for what it never does as a shim, and keeps them as long as the tool server lives.
 //!
-//! It is started with the words of `ua`, `ua-shim __shim --lock PATH … -- COMMAND ARG…`: whoever looks for a shim above a process knows it by the second.
+//! It is started with the words of `ua`, `ua-shim __shim --lock PATH … -- COMMAND ARG…`: whoever looks for a shim above a process knows it
+//! by the second.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -10,8 +11,8 @@ use std::process::ExitCode;
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    // Before anything else: until then, whoever looks at that moment reads what this process was given. Where the system refuses it, it does so for
-    // `ua` as well.
+    // Before anything else: until then, whoever looks at that moment reads what this process was given. Where the system refuses it, it
+    // does so for `ua` as well.
     let _hidden = ua_mcp::hide_from_others();
     let mut args = std::env::args_os().skip(1);
     match args.next().as_ref().and_then(|word| word.to_str()) {

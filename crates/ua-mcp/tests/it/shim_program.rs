@@ -1,4 +1,5 @@
-//! The shim's own program: what stands in front of a tool server where it is found beside `ua`. What a shim does is tested in `src/tests/shim.rs`.
+//! The shim's own program: what stands in front of a tool server where it is found beside `ua`. What a shim does is tested in
+//! `src/tests/shim.rs`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
