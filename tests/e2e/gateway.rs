@@ -850,40 +850,6 @@ fn a_bridge_of_another_version_beside_the_program_is_found() {
     }
 }
 
-/// The small program beside `ua` stands in front of tool servers where it is of the same version, and nowhere else: what is promised hangs on it.
-#[test]
-fn a_shim_of_another_version_beside_the_program_is_not_used() {
-    let env = env();
-    std::fs::create_dir_all(env.path("v")).unwrap();
-    let (program, shim, used) = (env.path("v/ua"), env.path("v/ua-shim"), env.path("used"));
-    if std::fs::hard_link(ua_e2e::ua_program(), &program).is_err() {
-        std::fs::copy(ua_e2e::ua_program(), &program).unwrap();
-    }
-    for (version, is_used) in [("0.0.1", false), (env!("CARGO_PKG_VERSION"), true)] {
-        // It leaves a mark, and is what the program would be.
-        let (ua, mark) = (program.display(), used.display());
-        let script = format!(
-            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo ua-shim {version}; exit; fi\n: >'{mark}'\nexec '{ua}' \"$@\"\n"
-        );
-        std::fs::write(&shim, script).unwrap();
-        std::fs::set_permissions(&shim, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let said = env.run_by_bash(&format!(
-            r#"
-set -- '{ua}' "$2" "$3"
-coproc G {{ "$1" gateway "$2" "$3" --name mail -- "$1" toolserver --workspace . --outbox ./outbox; }}
-printf '%s\n' '{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{{}},"clientInfo":{{"name":"probe","version":"1"}}}}}}' >&"${{G[1]}}"
-read -r reply <&"${{G[0]}}"; echo "$reply"
-eval "exec ${{G[1]}}>&-"
-wait "$G_PID"
-"$1" "$2" "$3" gateway stop
-while "$1" "$2" "$3" gateway status | grep -q '^broker'; do sleep 0.02; done
-"#
-        ));
-        said.code(0).shows(&["serverInfo"]);
-        assert_eq!(used.exists(), is_used, "{version}");
-    }
-}
-
 /// A trust is in one form of an entry, and the gateway in front of it is another: whoever changes it hears what that comes to.
 #[test]
 fn what_ends_a_trust_says_so() {

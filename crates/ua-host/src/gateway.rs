@@ -108,8 +108,6 @@ const LOOK_AT_LOG: Duration = Duration::from_millis(500);
 const MOST_SAID: u64 = 4_000;
 /// The program that a bridge is, beside `ua`: smaller, and up sooner.
 const BRIDGE: &str = "ua-bridge";
-/// The same of a shim.
-const SHIM: &str = "ua-shim";
 
 /// How long a request waits for a person, and the broker for a client.
 #[derive(Debug, Clone, Copy)]
@@ -506,15 +504,6 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
     served
 }
 
-/// What the broker has stand in front of each tool server: the small program beside this one, where that says that it is of this version,
-/// else this one. What is promised of calls hangs on a shim, so that none of another version is used.
-async fn shim(host: &Host) -> Result<ShimCommand, HostError> {
-    let own = host.settings().program()?;
-    let beside = own.with_file_name(SHIM);
-    let program = if look::is_of_this_version(host, &beside, SHIM).await { beside } else { own };
-    Ok(ShimCommand { program, args: vec!["__shim".into()] })
-}
-
 /// Serves as the one broker of this folder.
 async fn serve_alone(
     host: &Host,
@@ -535,7 +524,7 @@ async fn serve_alone(
         logs: root.join(CALL_LOGS),
         late_replies: home.late_replies(),
         account_key: root.join(ACCOUNT_KEY),
-        shim: shim(host).await?,
+        shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },
         person: PrintedCommand::of("ua").option("--root", root).to_string(),
         hold_wait: said.hold_wait.unwrap_or(waits.hold),
         rules: said.rules,

@@ -17,7 +17,7 @@ use super::client::Client;
 /// How to run it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The program that is measured, built for release, with `ua-bridge` beside it, and with `ua-shim` as users have it
+    /// The program that is measured, built for release, with `ua-bridge` beside it
     #[arg(long, value_name = "PATH")]
     ua: PathBuf,
     /// How many calls of each kind are measured

@@ -67,16 +67,10 @@ async fn said_version(host: &Host, program: &Path) -> String {
     };
     let said = said.filter(|said| said.status.success());
     let said = said.map(|said| String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().to_owned());
-    let is_ours = |said: &String| ["ua ", "ua-bridge ", "ua-shim "].iter().any(|name| said.starts_with(name));
-    match said.filter(|said| is_ours(said) && said.len() < 100) {
+    match said.filter(|said| (said.starts_with("ua ") || said.starts_with("ua-bridge ")) && said.len() < 100) {
         Some(said) => crate::text::plain(said.trim()),
         None => "of a version that it does not say".to_owned(),
     }
-}
-
-/// Whether a program of this name that stands beside this one is there and says that it is of this version.
-pub(super) async fn is_of_this_version(host: &Host, program: &Path, name: &str) -> bool {
-    program.is_file() && said_version(host, program).await == format!("{name} {OWN}")
 }
 
 /// The entries of clients that go through the gateway by a program which does not exist any more, or has another version than this one.

@@ -3,4 +3,3 @@
 mod corpora;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
-mod shim_program;
