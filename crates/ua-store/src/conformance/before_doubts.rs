@@ -153,7 +153,7 @@ impl Case {
 
     /// Whether there can be a doubt of it at all.
     fn counts(&self) -> bool {
-        matches!(self.class, SideEffectClass::Local | SideEffectClass::External) && self.on_unknown != OnUnknown::Redo
+        self.class != SideEffectClass::ReadOnly && self.on_unknown != OnUnknown::Redo
     }
 
     /// Whether an attempt may have had the effect, and nobody and nothing said that it had not.

@@ -1,7 +1,8 @@
 //! The ledger: keys, attempts, receipts, and the one table of moves.
 
 use ua_core::{
-    CallEvent, CallStatus, CorrectedTo, EvidenceLevel, PossibleEffect, RawReply, Resolution, Scope, Settlement,
+    CallEvent, CallStatus, CorrectedTo, EvidenceLevel, PlannedCall, PossibleEffect, RawReply, Resolution, Scope,
+    Settlement, SideEffectClass, ToolName, ToolNamespace,
 };
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
@@ -658,12 +659,26 @@ pub async fn a_start_sees_what_touched_its_scope_meanwhile(store: &dyn Store) {
     store.start_attempt(&child.lease, start("call_2", 2, None)).await.unwrap();
 }
 
+/// A call that changes a memory.
+fn remembers(id: &str, ordinal: u32, name: ToolName) -> PlannedCall {
+    let mut call = PlannedCall { name, ..samples::planned_email(id, 1, ordinal) };
+    (call.policy.class, call.policy.effect_kind) = (SideEffectClass::Memory, None);
+    call
+}
+
 /// Doubt belongs to the call: that a later attempt did nothing does not say what came of an earlier one. A person, a probe or a success
-/// ends it.
+/// ends it; and a refusal by our own memory tools, which look at the key before anything else. A server of somebody else's does not have to,
+/// whatever class its tools were given.
 pub async fn a_later_attempt_that_did_nothing_leaves_the_doubt(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
-    let ids = ["call_1", "call_2", "call_3", "call_4"];
-    scene.turn(ids.iter().zip(1..).map(|(id, ordinal)| samples::planned_email(id, 1, ordinal)).collect()).await;
+    let emails = ["call_1", "call_2", "call_3", "call_4"];
+    let mut planned: Vec<PlannedCall> =
+        emails.iter().zip(1..).map(|(id, ordinal)| samples::planned_email(id, 1, ordinal)).collect();
+    planned.push(remembers("call_5", 5, ToolName::qualified(ToolNamespace::Mcp, "notes", "add_note")));
+    planned.push(remembers("call_6", 6, ToolName::qualified(ToolNamespace::Local, "ua", "archival_memory_insert")));
+    planned.push(remembers("call_7", 7, ToolName::qualified(ToolNamespace::Local, "ua", "core_memory_append")));
+    scene.turn(planned).await;
+    let ids = emails.into_iter().chain(["call_5", "call_6", "call_7"]);
     for id in ids {
         store.start_attempt(&scene.lease, samples::start(id, 1, id)).await.unwrap();
         let lost = store.settle_attempt(&scene.lease, samples::lost(id, 1)).await.unwrap();
@@ -678,6 +693,9 @@ pub async fn a_later_attempt_that_did_nothing_leaves_the_doubt(store: &dyn Store
         (samples::settle("call_2", 2, CallStatus::FailedDefinite), CallStatus::Unknown, Some(1)),
         (samples::settle("call_3", 2, CallStatus::Succeeded), CallStatus::Succeeded, None),
         (samples::not_sent("call_4", 2), CallStatus::FailedDefinite, None),
+        (samples::settle("call_5", 2, CallStatus::FailedDefinite), CallStatus::Unknown, Some(1)),
+        (samples::settle("call_6", 2, CallStatus::FailedDefinite), CallStatus::FailedDefinite, None),
+        (samples::not_sent("call_7", 2), CallStatus::Unknown, Some(1)),
     ];
     for (end, status, doubt) in ends {
         let id = end.call_id.clone();

@@ -1,7 +1,7 @@
 //! What must hold of a call of which an attempt was lost: it is in doubt until somebody or something that can know says otherwise.
 //!
 //! The doubt of one attempt is nothing that a later attempt's refusal could take away. Only calls with an effect count, and not
-//! those that may simply be done again (`redo`). The keys of memory tools are exact, so a refusal under one does clear it.
+//! those that may simply be done again (`redo`). The keys of our own memory tools are exact, so a refusal under one does clear it.
 
 use ua_core::{CallStatus, PossibleEffect};
 
@@ -68,7 +68,10 @@ fn context<'a>(records: &'a RunRecords, call: &CallRecord) -> DoubtContext<'a> {
 #[cfg(all(test, feature = "conformance"))]
 #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 mod tests {
-    use ua_core::{CallPolicy, CallStatus, KeyChannel, OnUnknown, PossibleEffect, Settlement, SideEffectClass};
+    use ua_core::{
+        CallPolicy, CallStatus, KeyChannel, OnUnknown, PossibleEffect, Settlement, SideEffectClass, ToolName,
+        ToolNamespace,
+    };
 
     use crate::commit::AttemptEnd;
     use crate::conformance::{Scene, samples};
@@ -139,13 +142,20 @@ mod tests {
         let clears: [Change; 3] = [
             |r| r.calls[0].policy.on_unknown = OnUnknown::Redo,
             |r| r.calls[0].policy.on_unknown = OnUnknown::Probe,
-            |r| r.calls[0].policy.class = SideEffectClass::Memory,
+            |r| {
+                r.calls[0].policy.class = SideEffectClass::Memory;
+                r.calls[0].name = ToolName::qualified(ToolNamespace::Local, "ua", "core_memory_append");
+            },
         ];
         for change in clears {
             let mut scene = lost_then(refused()).await;
             change(&mut scene.0);
             assert_eq!(broken(&scene), []);
         }
+        // What a rule calls memory at a server of somebody else's does not have to look at keys first.
+        let mut scene = lost_then(refused()).await;
+        scene.0.calls[0].policy.class = SideEffectClass::Memory;
+        assert_eq!(broken(&scene), [("doubt_outlives_a_refusal", Some("1"))]);
     }
 
     #[tokio::test]

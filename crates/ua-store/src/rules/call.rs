@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use ua_core::{
     CallEvent, CallStatus, CorrectedTo, EvidenceLevel, IdempotencyKey, OnUnknown, PossibleEffect, RawReply, Resolution,
-    Settlement, SideEffectClass, Timestamp,
+    Settlement, Timestamp,
 };
 
+use super::doubt::has_exact_keys;
 use super::question::{question_closed, question_for_call};
 use super::recall::is_recalled;
 use super::task::child_made;
@@ -283,8 +284,8 @@ fn understood(call: CallRecord, settlement: &Settlement, at: Timestamp) -> Resul
 /// the call is then unknown again, and its policy decides as for any other.
 fn attempt_ended(call: CallRecord, event: CallEvent, at: Timestamp) -> Result<CallRecord, StoreError> {
     let earlier = call.doubt.filter(|doubt| *doubt < call.attempt);
-    // What our own memory tools refuse under a key was never done under it.
-    let is_exact = call.policy.class == SideEffectClass::Memory && call.error_code.as_deref() != Some("not_sent");
+    // What our own memory tools refuse under a key was never done under it. An attempt that never left was refused by nobody.
+    let is_exact = has_exact_keys(&call) && call.error_code.as_deref() != Some("not_sent");
     let did_nothing = (event == CallEvent::FailedDefinitely && !is_exact)
         || (event == CallEvent::FailureReported && call.possible_effect == Some(PossibleEffect::None));
     let Some(earlier) = earlier.filter(|_| did_nothing) else {
