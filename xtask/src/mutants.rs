@@ -92,7 +92,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 76] = [
+const MUTANTS: [Mutant; 77] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -374,6 +374,13 @@ const MUTANTS: [Mutant; 76] = [
         ],
     )
     .on_push(),
+    patch(
+        "M39",
+        "the clock says what was done since a call was sent",
+        "crates/ua-ledger/tests/it/identity/forks.rs",
+        "a_call_in_doubt_is_overtaken_whatever_the_clocks_say",
+        &["-p", "ua-ledger", "--test", "it"],
+    ),
     lane(
         "M23",
         "what is in doubt does not count towards it, in the simulation",

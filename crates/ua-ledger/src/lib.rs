@@ -38,6 +38,7 @@ mod address;
 mod admission;
 mod alike;
 mod answer;
+mod behind;
 mod carry_out;
 mod charge;
 mod composite;

@@ -13,6 +13,7 @@ use ua_core::{CallStatus, OnScopeConflict, OnUnknown, Timestamp};
 use ua_store::{CallRecord, Kin, Related, Relations, is_declared_otherwise, reaches_others, rules};
 
 use crate::admission::Facts;
+use crate::behind::Behind;
 use crate::ledger::LedgerConfig;
 
 /// A call, its effect, and what may have had it already.
@@ -30,6 +31,8 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) settled: Option<&'a Related>,
     /// When it was sent last, by which time everything that stands in the relations from before was known.
     pub(crate) sent: Option<Timestamp>,
+    /// What has changed behind that, by the order in which it was stored.
+    pub(crate) behind: &'a Behind,
 }
 
 /// Another call that bears on a decision, for so many that have the same to do with it.
@@ -69,9 +72,12 @@ impl<'a> RelatedCalls<'a> {
             return Vec::new();
         }
         let once = self.config.no_duplicate_external_actions && reaches_others(self.call);
-        let same = self.relations.kin.same.iter().filter(|_| once).map(Other::from);
+        let same = self.relations.kin.same.iter().chain(&self.behind.relations.kin.same);
+        let same = same.filter(|_| once).map(Other::from);
+        // Whom the relations only count is looked for among what has changed.
+        let uncounted = Self { relations: &self.behind.relations, renamed: &self.behind.renamed, ..*self };
         let mut found: Vec<Other<'a>> = Vec::new();
-        for other in self.in_the_way().into_iter().chain(same) {
+        for other in self.in_the_way().into_iter().chain(uncounted.in_the_way()).chain(same) {
             let is_known = found.iter().any(|known| known.call.call_id == other.call.call_id);
             if !is_known && self.moved_since(other.call) {
                 found.push(other);
@@ -148,11 +154,16 @@ impl<'a> RelatedCalls<'a> {
         if !reaches_others(self.call) {
             return Vec::new();
         }
-        let Relations { rivals, since, kin, .. } = self.relations;
-        let moved = rivals.iter().chain(&kin.same).chain(&kin.declared_otherwise).chain(self.renamed);
-        let moved = moved.filter(|other| self.moved_since(&other.newest));
+        let among = |relations: &'a Relations, renamed: &'a [Related]| {
+            let Relations { rivals, kin, .. } = relations;
+            rivals.iter().chain(&kin.same).chain(&kin.declared_otherwise).chain(renamed)
+        };
+        // Whom the relations only count is looked for among what has changed.
+        let uncounted = among(&self.behind.relations, &self.behind.renamed);
+        let related = among(self.relations, self.renamed).chain(uncounted);
+        let moved = related.filter(|other| self.moved_since(&other.newest));
         let mut found: Vec<&Related> = Vec::new();
-        for other in since.iter().chain(moved) {
+        for other in self.relations.since.iter().chain(moved) {
             if !found.iter().any(|known| known.newest.call_id == other.newest.call_id) {
                 found.push(other);
             }
@@ -161,10 +172,12 @@ impl<'a> RelatedCalls<'a> {
         found.into_iter().map(Other::from).collect()
     }
 
-    /// Whether another call came to stand as it does after this one was sent last. Of two in one moment, what another run did counts.
+    /// Whether another call came to stand as it does after this one was sent last. Clocks are set, so the order of the changes counts; not every one
+    /// has a place in it, so the clock adds to that. Of two in one moment, what another run did counts.
     fn moved_since(&self, other: &CallRecord) -> bool {
         let is_elsewhere = other.run_id != self.call.run_id;
-        self.sent.is_some_and(|sent| other.updated_at > sent || (is_elsewhere && other.updated_at == sent))
+        self.behind.calls.contains(&other.call_id)
+            || self.sent.is_some_and(|sent| other.updated_at > sent || (is_elsewhere && other.updated_at == sent))
     }
 }
 
@@ -191,7 +204,8 @@ mod tests {
         (call.created_at, call.updated_at, call.attempt) = (samples::at(50), samples::at(60), 1);
         call.policy.class = SideEffectClass::External;
         let sent = samples::at(60);
-        let (facts, config) = (Facts::default(), LedgerConfig::default());
+        let (facts, config, nothing) = (Facts::default(), LedgerConfig::default(), Behind::default());
+        let changed = Behind { calls: [samples::call_id("call_2")].into(), ..Behind::default() };
         for born in [10, 50, 55, 70] {
             for moved in [10, 50, 59, 60, 61, 90].into_iter().filter(|moved| *moved >= born) {
                 for is_elsewhere in [false, true] {
@@ -210,7 +224,7 @@ mod tests {
                         } else {
                             Relations { kin: Kin { same: found, ..Kin::default() }, ..Relations::default() }
                         };
-                        let related = |sent| RelatedCalls {
+                        let related = |sent, behind| RelatedCalls {
                             call: &call,
                             facts: &facts,
                             relations: &relations,
@@ -219,11 +233,13 @@ mod tests {
                             forgotten: None,
                             settled: None,
                             sent,
+                            behind,
                         };
                         let wanted = moved > 60 || (moved == 60 && is_elsewhere);
                         let what = format!("{born} {moved} {is_elsewhere} {is_rival}");
-                        assert_eq!(!related(Some(sent)).overtaken_by().is_empty(), wanted, "{what}");
-                        assert!(related(None).overtaken_by().is_empty(), "{what}: it was not sent");
+                        assert_eq!(!related(Some(sent), &nothing).overtaken_by().is_empty(), wanted, "{what}");
+                        assert!(!related(Some(sent), &changed).overtaken_by().is_empty(), "{what}: it changed since");
+                        assert!(related(None, &nothing).overtaken_by().is_empty(), "{what}: it was not sent");
                     }
                 }
             }

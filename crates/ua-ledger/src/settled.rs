@@ -60,7 +60,9 @@ impl Ledger {
         }
         let since = untold.map_or(call.created_at, |at| at.min(call.created_at)).minus(SET_BY);
         let changed = self.store.calls_of(CallsOf::EffectsSince(since)).await;
-        let changed = changed.map_err(LedgerError::at("look for what was settled since", &call.call_id))?;
+        let mut changed = changed.map_err(LedgerError::at("look for what was settled since", &call.call_id))?;
+        let behind = self.changed_behind_plan(call, &changed).await?;
+        changed.extend(behind);
         let mut found = Vec::new();
         let mut history = History::default();
         for other in changed.into_iter().filter(|other| has_happened(other) && would_hold(call, facts, other)) {
@@ -73,6 +75,21 @@ impl Ledger {
         let count = found.len() as u64;
         let newest = found.into_iter().max_by_key(|other| other.updated_at);
         Ok(newest.map(|newest| Related { newest, count }))
+    }
+
+    /// What of the lineage has changed since a call was planned and is not among `known`: however far the clock was set back since.
+    async fn changed_behind_plan(
+        &self,
+        call: &CallRecord,
+        known: &[CallRecord],
+    ) -> Result<Vec<CallRecord>, LedgerError> {
+        let failed = || LedgerError::at("look for what was settled since", &call.call_id);
+        let changes = self.store.events(&call.call_id).await.map_err(failed())?;
+        let Some(planned) = changes.first() else { return Ok(Vec::new()) };
+        let behind = CallsOf::EffectsBehind(call.root_run_id.clone(), planned.seq);
+        let mut changed = self.store.calls_of(behind).await.map_err(failed())?;
+        changed.retain(|other| !known.iter().any(|known| known.call_id == other.call_id));
+        Ok(changed)
     }
 
     /// Whether whoever asked for `call` did not know yet that `other` happened.

@@ -285,6 +285,7 @@ impl<'v> Case<'v> {
             forgotten: self.view.forgotten.as_ref(),
             settled: self.view.settled.as_ref(),
             sent: self.view.last_attempt().map(|attempt| attempt.started_at),
+            behind: &self.view.behind,
         }
     }
 

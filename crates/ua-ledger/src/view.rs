@@ -15,6 +15,7 @@ use ua_store::{
 
 use crate::admission::Facts;
 use crate::alike::alike;
+use crate::behind::Behind;
 use crate::effect_limit::EffectLimit;
 use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
@@ -42,6 +43,8 @@ pub(crate) struct View {
     pub(crate) late: Vec<LateReply>,
     /// What it might repeat; of calls that are about to be sent.
     pub(crate) relations: Relations,
+    /// What of that has changed since it was sent; of calls that were.
+    pub(crate) behind: Behind,
     /// Those of [`Relations::renamed`] that may be the same call: their server may be the call's under an earlier name.
     pub(crate) renamed: Vec<Related>,
     /// The same call, made before by this run, which its model has forgotten or which was declared as something else; of calls that are about to be
@@ -98,6 +101,7 @@ impl View {
             questions: Vec::new(),
             late: Vec::new(),
             relations: Relations::default(),
+            behind: Behind::default(),
             renamed: Vec::new(),
             forgotten: None,
             settled: None,
@@ -147,6 +151,7 @@ impl Ledger {
                 let destination = facts.destination.as_ref();
                 if view.last_attempt().is_some_and(|attempt| is_another_place(&view.call, attempt, destination)) {
                     view.relations = self.relations(&view.call, facts).await?;
+                    view.behind = self.behind(&view.call, facts, &view.relations).await?;
                 }
             }
             CallStatus::Unknown => {
@@ -154,6 +159,7 @@ impl Ledger {
                 view.attempts = self.attempts(id).await?;
                 view.lost = self.lost_like(&view.call, facts);
                 view.relations = self.relations(&view.call, facts).await?;
+                view.behind = self.behind(&view.call, facts, &view.relations).await?;
                 // It may be sent again only as far as the other calls leave room for it: it counts for them, and not for itself.
                 if let Some(limit) = self.effect_limit(&view.call, view.lost.as_ref()) {
                     let around = self.store.around(id, facts.scope.as_ref(), None, limit.max_effects()).await;
@@ -407,6 +413,7 @@ impl Ledger {
                 forgotten: None,
                 settled: None,
                 sent: None,
+                behind: &Behind::default(),
             };
             let left_open = related.open_doubts().map(|doubt| &doubt.newest).find(|doubt| is_left_open(doubt));
             let Some(doubt) = left_open.cloned() else { return Ok(relations) };

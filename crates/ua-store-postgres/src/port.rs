@@ -109,6 +109,7 @@ impl Store for PostgresStore {
                 self.read(all).await
             }
             CallsOf::EffectsSince(since) => self.read(move |db| db.effects_since(since)).await,
+            CallsOf::EffectsBehind(root, place) => self.read(move |db| db.effects_behind(&root, place)).await,
             CallsOf::Corrected(root) => self.read(move |db| db.corrected_calls(&root)).await,
             CallsOf::Holder(root, key) => {
                 let holder = self.read(move |db| db.key_holder(&key)).await?;

@@ -70,6 +70,14 @@ impl Db<'_> {
         self.rows(sql, [since.to_string()], call_record)
     }
 
+    /// Calls of a lineage that were sent, may have an effect, and have changed behind a place in the history.
+    pub(crate) fn effects_behind(&self, root: &RunId, place: u64) -> DbResult<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND attempt > 0 AND side_effect_class <> 'read_only' \
+                   AND tool_call_id IN (SELECT tool_call_id FROM tool_call_events WHERE event_seq > ?2) \
+                   ORDER BY created_at, run_id, turn, ordinal";
+        self.rows(sql, params![root.as_str(), int(place)], call_record)
+    }
+
     /// Calls of a lineage with an effect kind whose record a person corrected.
     pub(crate) fn corrected_calls(&self, root: &RunId) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND effect_kind IS NOT NULL AND correction_json IS NOT NULL \

@@ -1,6 +1,7 @@
 //! What each change makes of the rows: find them, apply a rule, store what it returns. One text for every store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, IdempotencyKey, Message, QuestionId, Resolution, RunId, StepId, Timestamp};
 
@@ -751,8 +752,9 @@ fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<
     let attempt = rules::handle_kept(&call, before, keep)?;
     rows.keep_handle(&attempt)?;
     if leaves {
-        // Whoever decided beside it saw a call that waited.
-        call.updated_at = call.updated_at.max(at);
+        // Whoever decided beside it saw a call that waited, and has to see that it does no more, also where the clock was set back.
+        let moved = call.updated_at.plus(Duration::from_millis(1));
+        call.updated_at = if at < call.updated_at { moved } else { at };
         rows.update_call(&call, lease.epoch)?;
     }
     // A copy of before that does not know that it goes on elsewhere.

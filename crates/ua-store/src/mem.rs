@@ -174,6 +174,17 @@ impl Store for MemStore {
                     |call: &&CallRecord| call.attempt > 0 && call.policy.class.has_effect() && call.updated_at >= since;
                 oldest_first(model.calls.iter().filter(was_sent).cloned().collect())
             }
+            CallsOf::EffectsBehind(root, place) => {
+                let changed: BTreeSet<&CallId> =
+                    model.events.iter().filter(|event| event.seq > place).map(|event| &event.call_id).collect();
+                let was_sent = |call: &&CallRecord| {
+                    call.root_run_id == root
+                        && call.attempt > 0
+                        && call.policy.class.has_effect()
+                        && changed.contains(&call.call_id)
+                };
+                oldest_first(model.calls.iter().filter(was_sent).cloned().collect())
+            }
             CallsOf::Corrected(root) => {
                 let was_corrected = |call: &&CallRecord| {
                     call.root_run_id == root && call.policy.effect_kind.is_some() && call.correction.is_some()

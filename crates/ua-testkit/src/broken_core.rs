@@ -141,7 +141,8 @@ pub struct EndsOfDoubtUnseen;
 #[async_trait]
 impl Writes for EndsOfDoubtUnseen {
     async fn calls_of(&self, inner: &dyn Store, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
-        if matches!(of, CallsOf::EffectsSince(_)) { Ok(Vec::new()) } else { inner.calls_of(of).await }
+        let is_unseen = matches!(of, CallsOf::EffectsSince(_) | CallsOf::EffectsBehind(..));
+        if is_unseen { Ok(Vec::new()) } else { inner.calls_of(of).await }
     }
 }
 

@@ -23,6 +23,7 @@ use ua_store::{
 use super::against::Against;
 use super::{Decision, Known, Verdict, verdict};
 use crate::admission::{Facts, SincePlanned};
+use crate::behind::Behind;
 use crate::effect_limit::EffectLimit;
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
@@ -1019,6 +1020,7 @@ impl Case {
             late: Vec::new(),
             renamed: relations.renamed.clone(),
             relations,
+            behind: Behind::default(),
             forgotten: None,
             settled: None,
             corrected_at: None,

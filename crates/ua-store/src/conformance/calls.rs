@@ -7,7 +7,7 @@ use ua_core::{
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel, refused};
-use crate::commit::{AttemptEnd, CallCancel, CorrectCall, StartAttempt, UnknownResolution};
+use crate::commit::{AttemptEnd, CallCancel, CorrectCall, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus, ReplayStatus, RunLease};
 use crate::relations::Seen;
@@ -228,6 +228,42 @@ pub async fn effects_are_found_in_every_run(store: &dyn Store) {
     let latest = first.updated_at.max(second.updated_at);
     assert_eq!(sent(latest.plus(std::time::Duration::from_millis(1))).await, Vec::<String>::new());
     assert!(!sent(latest).await.is_empty(), "the moment itself counts");
+}
+
+/// Of a lineage it is told what changed behind a change, by the order in which that was stored: clocks are set, and those of two machines differ.
+pub async fn what_changed_behind_a_change_is_found_however_the_clock_is_set(store: &dyn Store) {
+    let (scene, other) = (Scene::begin(store, "run_1").await, Scene::begin(store, "run_2").await);
+    scene
+        .turn(vec![
+            samples::planned_email("call_1", 1, 1),
+            samples::planned_email("call_2", 1, 2),
+            samples::planned_call("call_3", 1, 3),
+        ])
+        .await;
+    let start = async |id: &str, seconds: i64| {
+        let start = StartAttempt { at: at(seconds), ..samples::start(id, 1, id) };
+        store.start_attempt(&scene.lease, start).await.unwrap();
+        store.events(&call_id(id)).await.unwrap().last().unwrap().seq
+    };
+    let behind = async |run: &str, place: u64| {
+        let calls = store.calls_of(CallsOf::EffectsBehind(run_id(run), place)).await.unwrap();
+        calls.iter().map(|call| call.call_id.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    let sent = start("call_1", 1_000).await;
+    assert_eq!(behind("run_1", sent - 1).await, ["call_1"]);
+    assert_eq!(behind("run_1", sent).await, [""; 0]);
+    // The clock is set back.
+    let later = start("call_2", 100).await;
+    start("call_3", 101).await;
+    assert!(later > sent);
+    assert_eq!(behind("run_1", sent).await, ["call_2"], "not what only reads");
+    let end = SettleAttempt { at: at(1_001), ..samples::lost("call_1", 1) };
+    store.settle_attempt(&scene.lease, end).await.unwrap();
+    assert_eq!(behind("run_1", sent).await, ["call_1", "call_2"]);
+    assert_eq!(behind("run_1", later).await, ["call_1"]);
+    other.call_that_is("call_9", CallStatus::Unknown).await;
+    assert_eq!(behind("run_2", later).await, ["call_9"], "each lineage has its own");
+    assert_eq!(behind("run_1", later).await, ["call_1"]);
 }
 
 /// The first act of a recovery makes running calls unknown, but not one whose reply is stored.

@@ -204,6 +204,45 @@ async fn a_call_in_doubt_that_a_fork_overtook_is_not_sent_again_by_itself() {
     }
 }
 
+/// The clock that a call was sent by was ahead, and was set right since, or is another machine's: what was done behind it is older by the clock, and
+/// so may another one be that was done before, and stands as that one does.
+#[tokio::test]
+async fn a_call_in_doubt_is_overtaken_whatever_the_clocks_say() {
+    let keyed = |id: &str, turn| {
+        let mut call = unlisted("a book", SideEffectClass::External)(id, turn);
+        call.policy.on_unknown = OnUnknown::RedoKeyed;
+        call
+    };
+    for is_one_of_two in [false, true] {
+        let (parent, child) = fork().await;
+        if is_one_of_two {
+            let other = Member::of(&parent.store, samples::child_run("run_3", "run_1"), true).await;
+            other.ledger.env().clock.sleep(Duration::from_mins(30)).await;
+            let before = other.plan_now(keyed).await;
+            other.take(&before, &Facts::default(), Fate::Done).await;
+        }
+        parent.ledger.env().clock.sleep(Duration::from_hours(1)).await;
+        let lost = parent.plan_now(keyed).await;
+        if is_one_of_two {
+            let Admission::Held(near) = admit(&parent, &lost).await else { panic!("not held") };
+            answer(&parent, &near, Choice::Execute, &[]).await;
+        }
+        parent.take(&lost, &Facts::default(), Fate::Lost).await;
+
+        let id = child.plan_now(keyed).await;
+        let Admission::Held(near) = admit(&child, &id).await else { panic!("not held") };
+        // Whoever looks does so by a clock that is right.
+        parent.ledger.env().clock.sleep(Duration::from_mins(1)).await;
+        answer(&parent, &near, Choice::Execute, &[]).await;
+        let done = child.take(&id, &Facts::default(), Fate::Done).await;
+        assert!(done.updated_at < parent.ledger.attempts(&lost).await.unwrap()[0].started_at);
+
+        let Admission::Held(question) = recovered(&parent, &lost).await else { panic!("sent once more") };
+        let said = "may have had the effect since";
+        assert!(question.text.contains(said) && question.text.contains(id.as_str()), "{}", question.text);
+    }
+}
+
 /// A person answers, and then time passes for both.
 async fn answer(member: &Member, question: &QuestionRecord, choice: Choice, others: &[&Member]) {
     let at = member.ledger.env().now();

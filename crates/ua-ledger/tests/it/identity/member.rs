@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::json;
 use ua_core::{
     CallId, CallStatus, EffectKind, Env, OnScopeConflict, Outcome, PlannedCall, RawReply, Resolution, RunId, Scope,
-    ToolName, ToolNamespace, Trace, sha256,
+    Timestamp, ToolName, ToolNamespace, Trace, sha256,
 };
 use ua_ledger::{
     Admission, Facts, FileContent, Ledger, LedgerConfig, Lineage, Outbox, Prepared, Recovery, SentFile, SentFiles,
@@ -137,6 +137,15 @@ impl Member {
 
     /// The same for any call.
     pub(crate) async fn plan_as(&self, planned: impl FnOnce(&str, u32) -> PlannedCall) -> CallId {
+        self.plan_at(samples::at(4), planned).await
+    }
+
+    /// The same, by the clock of this run.
+    pub(crate) async fn plan_now(&self, planned: impl FnOnce(&str, u32) -> PlannedCall) -> CallId {
+        self.plan_at(self.ledger.env().now(), planned).await
+    }
+
+    async fn plan_at(&self, at: Timestamp, planned: impl FnOnce(&str, u32) -> PlannedCall) -> CallId {
         let run = &self.lease.run_id;
         let (turn, step) = (self.turn.fetch_add(1, Ordering::SeqCst) + 1, format!("step_{run}"));
         if turn > 1 {
@@ -145,7 +154,8 @@ impl Member {
         }
         let id = format!("call_{run}_{turn}");
         let request = self.store.reserve_request(&self.lease, samples::reservation(turn)).await.unwrap();
-        let draft = samples::draft(&step, turn, request, vec![planned(&id, turn)]);
+        let mut draft = samples::draft(&step, turn, request, vec![planned(&id, turn)]);
+        draft.at = at;
         self.store.record_turn(&self.lease, draft).await.unwrap();
         samples::call_id(&id)
     }
