@@ -6,7 +6,7 @@
 //! end, its calls that were not sent and its questions are one write.
 
 use serde_json::json;
-use ua_core::{CallStatus, Env, EvidenceLevel, RawReply, Resolution, RunStatus, StepStatus, Timestamp};
+use ua_core::{CallStatus, Env, EvidenceLevel, RawReply, Resolution, RunId, RunStatus, StepStatus, Timestamp};
 use ua_dispatch::is_task_under_way;
 use ua_ledger::{LateReplies, interpret, is_left_open, settle_what_ends_by_late_replies};
 use ua_store::{
@@ -20,6 +20,7 @@ use crate::files::{withdraw_conclusion, write_conclusion};
 use crate::machine::{ABORTED, Conclusion};
 use crate::ports::run_end;
 use crate::recover::put_right;
+use crate::tasks::task_reply;
 use crate::workspace::Workspace;
 
 /// Why a sub-agent is cancelled whose parent ends.
@@ -59,12 +60,32 @@ pub(crate) async fn apply_words(store: &dyn Store, lease: &RunLease, at: Timesta
     Ok(())
 }
 
-/// Settles tasks that were under way. Their sub-agents were ended before, so that nothing of them goes on.
-async fn settle_tasks(store: &dyn Store, lease: &RunLease, records: &RunRecords, env: &Env) -> Result<(), RunError> {
+/// The sub-agent of a task, if it had come to its end before it was to end with the run above it.
+async fn ended_before(store: &dyn Store, task: &CallRecord) -> Result<Option<RunId>, RunError> {
+    match store.run(&RunId::of_task(&task.call_id)).await {
+        Ok(child) => Ok(matches!(child.status, RunStatus::Succeeded | RunStatus::Failed).then_some(child.run_id)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(RunError::at("read a sub-agent's run")(error)),
+    }
+}
+
+/// Settles tasks that were under way. Their sub-agents were ended before, so that nothing of them goes on. What one had come to before that is its
+/// task's answer, as it is when a process drives the run to its end.
+async fn settle_tasks(
+    store: &dyn Store,
+    lease: &RunLease,
+    workspace: &Workspace,
+    records: &RunRecords,
+    env: &Env,
+) -> Result<(), RunError> {
     for call in records.calls.iter().filter(|call| is_task_under_way(call)) {
-        let text = "The sub-agent ended with the run; what it did is in its own records.";
-        let raw =
-            RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "isError": true}) };
+        let raw = match ended_before(store, call).await? {
+            Some(child) => task_reply(store, workspace, &call.call_id, &child).await?,
+            None => {
+                let text = "The sub-agent ended with the run; what it did is in its own records.";
+                RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "isError": true}) }
+            }
+        };
         let settlement = Some(interpret(&raw, &call.policy));
         let settle = SettleAttempt {
             call_id: call.call_id.clone(),
@@ -170,7 +191,7 @@ async fn end_one(
     recalled.map_err(RunError::at("compare the database with effects.log"))?;
     apply_words(store, lease, now).await?;
     let mut records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
-    settle_tasks(store, lease, &records, env).await?;
+    settle_tasks(store, lease, workspace, &records, env).await?;
     for call in records.calls.iter_mut().filter(|call| call.status == CallStatus::Running && !call.name.is_task()) {
         // A tool went on with it, and nobody will ask how it ended.
         let end = AttemptEnd::Lost { why: why.to_owned() };

@@ -58,6 +58,29 @@ pub fn write_task_output(workspace: &Workspace, call: &CallId, child: &RunRecord
     workspace.replace(&file, crate::files::pretty(&output))
 }
 
+/// Writes what the task `call` came to, whose child run has ended, into its folder, which is made; and what the call is answered with.
+///
+/// # Errors
+/// Those of the store and of the workspace.
+pub(crate) async fn task_reply(
+    store: &dyn Store,
+    workspace: &Workspace,
+    call: &CallId,
+    child: &RunId,
+) -> Result<RawReply, RunError> {
+    let records = store.load(child).await.map_err(RunError::at("load the sub-agent's run"))?;
+    workspace.make_task(call)?;
+    let (file, output) = task_output(workspace, call, &records)?;
+    workspace.replace(&file, crate::files::pretty(&output))?;
+    Ok(RawReply::ToolResult {
+        result: json!({
+            "content": [{"type": "text", "text": output.text_for_model()}],
+            "structuredContent": {"run_id": output.run_id, "status": output.status, "output": file},
+            "isError": output.status != RunStatus::Succeeded,
+        }),
+    })
+}
+
 /// Whoever gives a child run its ports.
 #[async_trait]
 pub trait ChildDriver: Send + Sync {
@@ -110,20 +133,8 @@ impl ChildRuns {
 
     /// Writes what a child that has ended came to, and says it.
     async fn answer(&self, call: &CallRecord, child: &RunRecord) -> Result<Carried, SubAgentError> {
-        let records = self.store.load(&child.run_id).await.map_err(RunError::at("load the sub-agent's run"))?;
-        let folder = task_folder(&call.call_id);
-        self.workspace.make_task(&call.call_id)?;
-        let (file, output) = task_output(&self.workspace, &call.call_id, &records)?;
-        self.workspace.replace(&file, serde_json::to_string_pretty(&output)?)?;
-        Ok(Carried::Answered(RawReply::ToolResult {
-            result: json!({
-                "content": [{"type": "text", "text": output.text_for_model()}],
-                "structuredContent": {
-                    "run_id": output.run_id, "status": output.status, "output": format!("{folder}/{OUTPUT_FILE}"),
-                },
-                "isError": output.status != RunStatus::Succeeded,
-            }),
-        }))
+        let reply = task_reply(&*self.store, &self.workspace, &call.call_id, &child.run_id).await?;
+        Ok(Carried::Answered(reply))
     }
 }
 

@@ -6,7 +6,10 @@
 #![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 
 use ua_core::{CallStatus, RunStatus};
-use ua_store::{Choice, QuestionKind, ReplayStatus, RunStore as _};
+use ua_ledger::NoLateReplies;
+use ua_runner::{Workspace, end_as_said};
+use ua_store::conformance::samples;
+use ua_store::{Choice, LedgerStore as _, QuestionKind, ReplayStatus, RunStore as _};
 use ua_testkit::CrashAt;
 
 use super::family::Family;
@@ -192,6 +195,36 @@ async fn a_cancel_reaches_every_run_of_the_tree() {
     assert_eq!([family.requests("ALPHA"), family.requests("main")], asked, "nobody is asked any more");
     assert!(family.questions().await.is_empty());
     family.check("cancelled").await;
+}
+
+/// A sub-agent had ended, and its process died before the run above it had the answer: whoever ends that run without a process of its own gives it.
+#[tokio::test]
+async fn a_cancel_keeps_what_a_sub_agent_had_come_to() {
+    let mut kept = 0;
+    for at in crash_points().await {
+        let family = Family::new(SCRIPT, JOB);
+        family.live(Some(at)).await;
+        let (tasks, children) = (family.tasks().await, family.children().await);
+        let open: Vec<_> = tasks.into_iter().filter(|task| task.status == CallStatus::Running).collect();
+        if open.is_empty() || !children.iter().all(|child| child.status.is_terminal()) {
+            continue;
+        }
+        let (store, now) = (&*family.store, family.env.now());
+        store.request_cancel(&family.root, "enough", now).await.unwrap();
+        let (lease, _) = store.acquire_run(&family.root, &samples::owner(100), now).await.unwrap();
+        let workspace = Workspace::open(&family.workspace()).unwrap();
+        let ended = end_as_said(store, &NoLateReplies, &lease, &workspace, &family.env).await.unwrap();
+        assert_eq!(ended.status, RunStatus::Cancelled, "{at:?}");
+        for task in open {
+            let task = store.call(&task.call_id).await.unwrap();
+            let told = family.told(&task).await;
+            assert_eq!(task.status, CallStatus::Succeeded, "{at:?}: {told}");
+            assert!(told.contains(" knows"), "{at:?}: {told}");
+            kept += 1;
+        }
+        family.check(&format!("{at:?}")).await;
+    }
+    assert!(kept > 0, "no sub-agent had ended before its task");
 }
 
 #[tokio::test]
