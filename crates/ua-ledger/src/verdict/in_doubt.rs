@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Time, Timestamp};
 use ua_store::rules::{made_by, said_beside, was_answered_beside};
 use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution};
@@ -81,9 +82,12 @@ impl<'v> Case<'v> {
     /// Whether a question is of no use any more once nobody knows whether the call happened: what its tool asked for; and whether what was answered to
     /// that may be delivered, which was asked while the call was under way. Who lets it be delivered says nothing of what became of the call since.
     fn is_of_what_was_sent(&self, question: &QuestionRecord) -> bool {
+        // A question names the attempt that it was asked in; by the clock it may be older than that, which may have been set back.
+        let was_asked_in_it =
+            question.detail.get("attempt").and_then(Value::as_u64) == Some(u64::from(self.call.attempt));
         let since = self.view.last_attempt().map(|attempt| attempt.started_at);
         let is_about_it = question.kind == QuestionKind::NearDuplicate
-            && since.is_some_and(|since| question.created_at >= since)
+            && since.is_some_and(|since| was_asked_in_it || question.created_at >= since)
             && question.answer.as_ref().is_none_or(|answer| lets_go(answer.choice));
         is_about_it || question.kind == QuestionKind::Elicitation
     }

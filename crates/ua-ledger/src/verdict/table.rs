@@ -938,6 +938,8 @@ impl Case {
             About::Itself if kind == QuestionKind::Approval => vec!["approval"],
             About::Itself | About::Elicitation => Vec::new(),
         };
+        // What it might repeat was asked before it was sent.
+        let is_of_before = self.stand == S::Unknown && kind == QuestionKind::NearDuplicate;
         Some(QuestionRecord {
             question_id: samples::question_id("q_1"),
             run_id: call.run_id.clone(),
@@ -946,7 +948,7 @@ impl Case {
             text: String::new(),
             detail: json!({
                 "binding": binding,
-                "attempt": call.attempt,
+                "attempt": if is_of_before { call.attempt.saturating_sub(1) } else { call.attempt },
                 "reasons": reasons,
                 "earlier": (kind == QuestionKind::NearDuplicate).then_some("call_2"),
             }),
@@ -1594,6 +1596,30 @@ fn another_setup_says_nothing_about_a_call_in_doubt() {
         }
     }
     assert!(waits > 100 && heard > 100, "{waits} wait, {heard} heard");
+}
+
+/// A word that lets an answer be handed to a tool says nothing of what became of the call since, whatever a clock says of when it was asked for.
+#[test]
+fn a_word_about_what_is_handed_over_is_none_about_a_call_in_doubt() {
+    let says_nothing_of_it = |said: PersonAnswer| match said {
+        PersonAnswer::Nothing | PersonAnswer::ToSomethingElse => true,
+        PersonAnswer::Chose(choice) => matches!(choice, Choice::Execute | Choice::Continue),
+        PersonAnswer::NotAsked => false,
+    };
+    let mut taken_back = 0;
+    for case in cases().into_iter().filter(|case| case.stand == S::Unknown && case.about == About::NearDuplicate) {
+        if !says_nothing_of_it(case.said) {
+            continue;
+        }
+        let asked_in_it =
+            |view: &mut View, _: &mut Facts| view.questions[0].detail["attempt"] = json!(view.call.attempt);
+        let found =
+            case.decision_in(None, &[], asked_in_it, |decision| (name(&decision.verdict), decision.closes.is_empty()));
+        let unasked = Case { said: PersonAnswer::NotAsked, about: About::Itself, ..case };
+        assert_eq!(found, (unasked.verdict(), false), "{case:?}");
+        taken_back += 1;
+    }
+    assert!(taken_back > 100, "{taken_back}");
 }
 
 /// An approval that is asked for again because its call would go elsewhere, once it is back: the first word is about it still, and a question that
