@@ -1,12 +1,12 @@
 //! What has changed since a call was sent, by the order in which it was stored.
 //!
-//! A call in doubt is not sent again by itself where another one may have had its effect since, and what a person answers to its tool is not
-//! handed over then ([`RelatedCalls`](crate::related::RelatedCalls)). Clocks are set while a run waits, and those of two machines differ, so what came
-//! first is told by the numbers that the store gives to changes. What has none, an answer that was handed to a tool, is told by the clock beside it,
-//! which so adds to what has changed and takes nothing away. Durable Jobs v1 spec §8.3.
+//! A call in doubt is not sent again by itself where another one may have had its effect since, and what a person answers to its tool is
+//! not handed over then ([`RelatedCalls`](crate::related::RelatedCalls)). Clocks are set while a run waits, and those of two machines
+//! differ, so what came first is told by the numbers that the store gives to changes. What has none, an answer that was handed to a tool,
+//! is told by the clock beside it, which so adds to what has changed and takes nothing away. Durable Jobs v1 spec §8.3.
 //!
-//! Of calls that stand alike the relations name the one that moved last by the clock, and count the others. Where there are others, those that changed
-//! since are told by themselves. Proved by: `identity::forks`, `conformance::calls`.
+//! Of calls that stand alike the relations name the one that moved last by the clock, and count the others. Where there are others, those
+//! that changed since are told by themselves. Proved by: `identity::forks`, `conformance::calls`, the seeded bug M39.
 
 use std::collections::BTreeSet;
 

@@ -100,7 +100,7 @@ impl Ledger {
             view.attempts = self.attempts(id).await?;
             view.questions = self.questions_about(call).await?;
             view.relations = self.relations(call, &facts).await?;
-            view.behind = self.behind(call, &facts, &view.relations).await?;
+            view.behind = Box::pin(self.behind(call, &facts, &view.relations)).await?;
             view.settled = self.settled_since(call, &facts, None).await?;
             self.look_outside(&mut view, &facts).await?;
             let rules = self.rules();
@@ -221,7 +221,7 @@ impl Ledger {
             let Some(asked) = asked else {
                 let relations = self.done_since(call).await?;
                 let facts = scope_of(call);
-                let behind = self.behind(call, &facts, &relations).await?;
+                let behind = Box::pin(self.behind(call, &facts, &relations)).await?;
                 let renamed = self.renamed(call, &relations, &facts).await?;
                 let settled = self.settled_since(call, &facts, None).await?;
                 let sent = self.last_attempt(call).await?.map(|attempt| attempt.started_at);

@@ -172,8 +172,8 @@ impl<'a> RelatedCalls<'a> {
         found.into_iter().map(Other::from).collect()
     }
 
-    /// Whether another call came to stand as it does after this one was sent last. Clocks are set, so the order of the changes counts; not every one
-    /// has a place in it, so the clock adds to that. Of two in one moment, what another run did counts.
+    /// Whether another call came to stand as it does after this one was sent last. Clocks are set, so the order of the changes counts; not
+    /// every one has a place in it, so the clock adds to that. Of two in one moment, what another run did counts.
     fn moved_since(&self, other: &CallRecord) -> bool {
         let is_elsewhere = other.run_id != self.call.run_id;
         self.behind.calls.contains(&other.call_id)

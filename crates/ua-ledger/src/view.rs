@@ -151,7 +151,7 @@ impl Ledger {
                 let destination = facts.destination.as_ref();
                 if view.last_attempt().is_some_and(|attempt| is_another_place(&view.call, attempt, destination)) {
                     view.relations = self.relations(&view.call, facts).await?;
-                    view.behind = self.behind(&view.call, facts, &view.relations).await?;
+                    view.behind = Box::pin(self.behind(&view.call, facts, &view.relations)).await?;
                 }
             }
             CallStatus::Unknown => {
@@ -159,7 +159,7 @@ impl Ledger {
                 view.attempts = self.attempts(id).await?;
                 view.lost = self.lost_like(&view.call, facts);
                 view.relations = self.relations(&view.call, facts).await?;
-                view.behind = self.behind(&view.call, facts, &view.relations).await?;
+                view.behind = Box::pin(self.behind(&view.call, facts, &view.relations)).await?;
                 // It may be sent again only as far as the other calls leave room for it: it counts for them, and not for itself.
                 if let Some(limit) = self.effect_limit(&view.call, view.lost.as_ref()) {
                     let around = self.store.around(id, facts.scope.as_ref(), None, limit.max_effects()).await;

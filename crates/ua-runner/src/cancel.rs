@@ -69,8 +69,8 @@ async fn ended_before(store: &dyn Store, task: &CallRecord) -> Result<Option<Run
     }
 }
 
-/// Settles tasks that were under way. Their sub-agents were ended before, so that nothing of them goes on. What one had come to before that is its
-/// task's answer, as it is when a process drives the run to its end.
+/// Settles tasks that were under way. Their sub-agents were ended before, so that nothing of them goes on. What one had come to before
+/// that is its task's answer, as it is when a process drives the run to its end.
 async fn settle_tasks(
     store: &dyn Store,
     lease: &RunLease,

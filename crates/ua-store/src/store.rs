@@ -39,7 +39,8 @@ pub enum CallsOf {
     /// Those of any run that were sent, may have an effect, and have changed at or after this moment, oldest first.
     EffectsSince(Timestamp),
     /// Those of a lineage that were sent, may have an effect, and have changed behind this place in the database's history
-    /// ([`EventRecord::seq`]), oldest first. Clocks are set, and those of two machines differ: the order of the changes says what came first.
+    /// ([`EventRecord::seq`]), oldest first. Clocks are set, and those of two machines differ: the order of the changes says what came
+    /// first.
     EffectsBehind(RunId, u64),
     /// Those of a lineage with an effect kind whose record a person corrected, oldest first.
     Corrected(RunId),

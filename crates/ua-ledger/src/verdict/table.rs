@@ -1598,7 +1598,8 @@ fn another_setup_says_nothing_about_a_call_in_doubt() {
     assert!(waits > 100 && heard > 100, "{waits} wait, {heard} heard");
 }
 
-/// A word that lets an answer be handed to a tool says nothing of what became of the call since, whatever a clock says of when it was asked for.
+/// A word that lets an answer be handed to a tool says nothing of what became of the call since, whatever a clock says of when it was
+/// asked for.
 #[test]
 fn a_word_about_what_is_handed_over_is_none_about_a_call_in_doubt() {
     let says_nothing_of_it = |said: PersonAnswer| match said {

@@ -230,7 +230,8 @@ pub async fn effects_are_found_in_every_run(store: &dyn Store) {
     assert!(!sent(latest).await.is_empty(), "the moment itself counts");
 }
 
-/// Of a lineage it is told what changed behind a change, by the order in which that was stored: clocks are set, and those of two machines differ.
+/// Of a lineage it is told what changed behind a change, by the order in which that was stored: clocks are set, and those of two machines
+/// differ.
 pub async fn what_changed_behind_a_change_is_found_however_the_clock_is_set(store: &dyn Store) {
     let (scene, other) = (Scene::begin(store, "run_1").await, Scene::begin(store, "run_2").await);
     scene
@@ -703,8 +704,8 @@ fn remembers(id: &str, ordinal: u32, name: ToolName) -> PlannedCall {
 }
 
 /// Doubt belongs to the call: that a later attempt did nothing does not say what came of an earlier one. A person, a probe or a success
-/// ends it; and a refusal by our own memory tools, which look at the key before anything else. A server of somebody else's does not have to,
-/// whatever class its tools were given.
+/// ends it; and a refusal by our own memory tools, which look at the key before anything else. A server of somebody else's does not have
+/// to, whatever class its tools were given.
 pub async fn a_later_attempt_that_did_nothing_leaves_the_doubt(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     let emails = ["call_1", "call_2", "call_3", "call_4"];

@@ -80,9 +80,9 @@ pub fn found_in_doubt(call: &CallRecord, context: DoubtContext<'_>, is_turn_over
     Some(call)
 }
 
-/// Whether what a call's tool refuses under a key was never done under it: so it is with our own memory tools, which note a key in the transaction
-/// of the change. A server that somebody else made may look at a login, or at the length of what it was sent, before it looks at a key, whatever
-/// class a rule gives its tools.
+/// Whether what a call's tool refuses under a key was never done under it: so it is with our own memory tools, which note a key in the
+/// transaction of the change. A server that somebody else made may look at a login, or at the length of what it was sent, before it looks
+/// at a key, whatever class a rule gives its tools.
 pub(super) fn has_exact_keys(call: &CallRecord) -> bool {
     call.policy.class == SideEffectClass::Memory && call.name.is_of_own_server()
 }

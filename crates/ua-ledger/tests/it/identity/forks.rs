@@ -204,8 +204,8 @@ async fn a_call_in_doubt_that_a_fork_overtook_is_not_sent_again_by_itself() {
     }
 }
 
-/// The clock that a call was sent by was ahead, and was set right since, or is another machine's: what was done behind it is older by the clock, and
-/// so may another one be that was done before, and stands as that one does.
+/// The clock that a call was sent by was ahead, and was set right since, or is another machine's: what was done behind it is older by the
+/// clock, and so may another one be that was done before, and stands as that one does.
 #[tokio::test]
 async fn a_call_in_doubt_is_overtaken_whatever_the_clocks_say() {
     let keyed = |id: &str, turn| {

@@ -197,7 +197,8 @@ async fn a_cancel_reaches_every_run_of_the_tree() {
     family.check("cancelled").await;
 }
 
-/// A sub-agent had ended, and its process died before the run above it had the answer: whoever ends that run without a process of its own gives it.
+/// A sub-agent had ended, and its process died before the run above it had the answer: whoever ends that run without a process of its own
+/// gives it.
 #[tokio::test]
 async fn a_cancel_keeps_what_a_sub_agent_had_come_to() {
     let mut kept = 0;
