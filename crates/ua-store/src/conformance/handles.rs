@@ -57,23 +57,26 @@ pub async fn an_answer_does_not_leave_behind_news(store: &dyn Store) {
     assert_eq!(kept.handle, Some(sent()));
 }
 
-/// What was decided beside a call that waited for an answer is refused once that has been handed over: from then on it is under way.
+/// What was decided beside a call that waited for an answer is refused once that has been handed over: from then on it is under way, also
+/// where the clock was set back in between.
 pub async fn an_answer_that_leaves_is_news_to_what_was_decided_beside_it(store: &dyn Store) {
-    let scene = Scene::begin(store, "run_1").await;
-    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
-    let scope = Scope::new("email.send", "boss");
-    let start = |call: &str, key: &str| StartAttempt { scope: Some(scope.clone()), ..samples::start(call, 1, key) };
-    store.start_attempt(&scene.lease, start("call_1", "k1")).await.unwrap();
-    let asks = Handle { input: Some(Input { round: 1, ..Input::default() }), ..Handle::default() };
-    store.keep_handle(&scene.lease, keep("call_1", 1, asks)).await.unwrap();
-    let seen = async |call: &str| store.relations(&call_id(call), Some(&scope)).await.unwrap().seen();
-    let before = seen("call_2").await;
-    let leaves = KeepHandle { seen: Some(seen("call_1").await), ..keep("call_1", 1, sent()) };
-    store.keep_handle(&scene.lease, leaves).await.unwrap();
-    let second = |seen: Vec<Seen>| StartAttempt { seen: Some(seen), ..start("call_2", "k2") };
-    let refused = store.start_attempt(&scene.lease, second(before)).await;
-    assert!(matches!(refused, Err(StoreError::ScopeTouched { .. })), "{refused:?}");
-    store.start_attempt(&scene.lease, second(seen("call_2").await)).await.unwrap();
+    for (run, ids, seconds) in [("run_1", ["call_1", "call_2"], 6), ("run_2", ["call_3", "call_4"], 3)] {
+        let scene = Scene::begin(store, run).await;
+        scene.turn(ids.iter().zip(1..).map(|(id, ordinal)| samples::planned_email(id, 1, ordinal)).collect()).await;
+        let scope = Scope::new("email.send", "boss");
+        let start = |call: &str| StartAttempt { scope: Some(scope.clone()), ..samples::start(call, 1, call) };
+        store.start_attempt(&scene.lease, start(ids[0])).await.unwrap();
+        let asks = Handle { input: Some(Input { round: 1, ..Input::default() }), ..Handle::default() };
+        store.keep_handle(&scene.lease, keep(ids[0], 1, asks)).await.unwrap();
+        let seen = async |call: &str| store.relations(&call_id(call), Some(&scope)).await.unwrap().seen();
+        let before = seen(ids[1]).await;
+        let leaves = KeepHandle { seen: Some(seen(ids[0]).await), at: at(seconds), ..keep(ids[0], 1, sent()) };
+        store.keep_handle(&scene.lease, leaves).await.unwrap();
+        let second = |seen: Vec<Seen>| StartAttempt { seen: Some(seen), ..start(ids[1]) };
+        let refused = store.start_attempt(&scene.lease, second(before)).await;
+        assert!(matches!(refused, Err(StoreError::ScopeTouched { .. })), "{run}: {refused:?}");
+        store.start_attempt(&scene.lease, second(seen(ids[1]).await)).await.unwrap();
+    }
 }
 
 /// Nothing leaves with an answer behind the word that its run is to end, as no call is started behind it; a no, which sends nothing on, does.
