@@ -210,6 +210,7 @@ macro_rules! conformance_tests {
     archive::a_deleted_run_is_remembered_by_its_lineage, archive::a_deleted_run_leaves_its_name, archive::an_unfinished_run_is_deleted_only_by_force, archive::calls_are_found_by_the_beginning_of_their_id, archive::runs_are_found_by_what_is_known_of_them, archive::turns_are_loaded_without_the_others, archive::what_was_open_of_a_deleted_run_is_closed, forks::a_fork_and_its_parent_go_on_by_themselves, forks::a_fork_keeps_its_parents_job_key, forks::a_fork_of_a_fork_shares_what_both_share, forks::a_fork_shares_only_committed_turns, forks::a_fork_shares_the_history_up_to_its_turn, forks::a_job_runs_again_only_after_it_succeeded, forks::a_repeated_fork_changes_nothing, forks::the_children_of_a_run_are_found, forks::the_lineage_sees_every_effect,
             taints::a_call_brings_in_what_it_reads_when_it_starts,
             taints::a_fork_has_what_its_shared_turns_read,
+            taints::a_hidden_file_of_a_job_is_private_to_its_run_and_to_forks,
             taints::a_sub_agent_hands_on_what_it_read_with_its_answer,
             taints::an_answer_of_another_call_brings_in_what_that_one_read,
             gateway::a_session_is_one_of_its_project,

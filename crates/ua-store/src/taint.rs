@@ -1,11 +1,11 @@
 //! What was read into a run's history: the "rule of two" asks when both are there.
 //!
-//! Kept in the run's row: what its parent had when it was made, what its own calls bring in, from the write of RUNNING on, and what a
-//! sub-agent had when its task is settled. A fork has what the turns that it shares brought in. Forks of one run do not taint each other.
+//! Kept in the run's row: what its parent had when it was made, what the files of its job bring in, what its own calls do, from the write of
+//! RUNNING on, and what a sub-agent had when its task is settled. A fork has what the turns that it shares brought in. Forks of one run do not taint each other.
 //! Invariant: it only grows. Proved by: `conformance::taints`, `ua-runner`'s `crash_anywhere::taint`.
 
 use serde::{Deserialize, Serialize};
-use ua_core::{CallPolicy, Reads};
+use ua_core::{CallPolicy, Reads, RunSpec};
 
 /// What was read into a history.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,11 @@ impl Taint {
     /// What a call brings in.
     pub fn of(policy: &CallPolicy) -> Self {
         Self { untrusted: policy.reads.contains(&Reads::Untrusted), private: policy.reads.contains(&Reads::Private) }
+    }
+
+    /// What the files of a job bring in that its model is shown: what somebody hid is private.
+    pub fn of_files(spec: &RunSpec) -> Self {
+        Self { untrusted: false, private: spec.taken_files().any(|file| file.is_hidden) }
     }
 
     /// Both together.

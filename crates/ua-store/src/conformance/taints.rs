@@ -1,12 +1,15 @@
 //! Taint: what was read into a run's history stands in its row, and reaches those whose history it comes into, and nobody else.
 
-use ua_core::{CallPolicy, CallStatus, OnUnknown, PlannedCall, Reads, RunId, SideEffectClass, ToolName};
+use ua_core::{
+    CallPolicy, CallStatus, InputFile, OnUnknown, PlannedCall, Reads, RunId, SideEffectClass, TakenFile, ToolName,
+    sha256,
+};
 
 use super::Scene;
 use super::samples::{self, call_id};
 use crate::commit::{NewRun, StartAttempt};
 use crate::taint::Taint;
-use crate::{LedgerStore, RunStore, Store};
+use crate::{LedgerStore, NewBlob, RunStore, Store};
 
 const NOTHING: Taint = Taint { untrusted: false, private: false };
 const UNTRUSTED: Taint = Taint { untrusted: true, private: false };
@@ -60,6 +63,27 @@ pub async fn a_fork_has_what_its_shared_turns_read(store: &dyn Store) {
     fork.commit(1).await;
     let again = store.fork_run(samples::new_fork("run_4", "run_3", 1)).await.unwrap();
     assert_eq!(again.taint, PRIVATE);
+}
+
+/// What a job shows its model of what somebody hid is in the run from its first write on, and in a fork, whether that is shown it or not.
+pub async fn a_hidden_file_of_a_job_is_private_to_its_run_and_to_forks(store: &dyn Store) {
+    for (name, is_hidden, taken) in [("run_1", false, NOTHING), ("run_2", true, PRIVATE)] {
+        let held = NewBlob::new("words".to_owned());
+        let mut new = samples::new_run(name);
+        new.spec.files = vec![InputFile::Taken(TakenFile {
+            path: "a.md".to_owned(),
+            media_type: "text/plain".to_owned(),
+            size: 5,
+            sha256: sha256("words"),
+            blob: held.blob.clone(),
+            is_hidden,
+        })];
+        new.files = vec![held];
+        let scene = Scene::begin_with(store, new).await;
+        assert_eq!(taint(store, scene.run_id()).await, taken);
+        let fork = samples::new_fork(&format!("fork_of_{name}"), name, 0);
+        assert_eq!(store.fork_run(fork).await.unwrap().taint, taken);
+    }
 }
 
 /// Whoever is answered with what another call was told has read what that one read, also where that is another tool.

@@ -42,7 +42,7 @@ pub fn run_forked(
     run.turn_index = at_turn;
     run.forked_at = Some(ForkPoint { turn: at_turn, seq: last_seq });
     run.provider_session_forked_from = provider_session;
-    run.taint = taint;
+    run.taint = taint.and(Taint::of_files(&run.spec)).and(Taint::of_files(&parent.spec));
     let note = MessageRecord { seq: last_seq + 1, turn: at_turn, message: note, created_at: run.created_at };
     Ok((run, opening, note))
 }

@@ -51,6 +51,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
     // A sub-agent starts a conversation of its own; a fork starts from its parent's.
     let forked_from = parent.filter(|_| run.run_mode != "task").and_then(|parent| parent.provider_session_id.clone());
     let harness = run.spec.harness.clone();
+    let taint = parent.map_or_else(Taint::default, |parent| parent.taint).and(Taint::of_files(&run.spec));
     let record = RunRecord {
         root_run_id: parent.map_or_else(|| run.run_id.clone(), |parent| parent.root_run_id.clone()),
         lineage_mark,
@@ -86,7 +87,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         abort_question: None,
         // Its model has read what was recorded before, and is told as that of its parent is.
         corrected_at: parent.and_then(|parent| parent.corrected_at),
-        taint: parent.map_or_else(Taint::default, |parent| parent.taint),
+        taint,
         iteration_count: 0,
         max_iterations: harness.as_ref().map(|harness| harness.max_iterations),
         completion_promise: harness.and_then(|harness| harness.completion_promise).map(plain),
