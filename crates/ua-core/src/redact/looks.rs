@@ -108,7 +108,33 @@ fn is_said(text: &str) -> bool {
 
 /// A path, or a list of paths as `PATH` is one.
 fn is_place(text: &str) -> bool {
-    text.split(':').all(|path| path.starts_with(['/', '.', '~']))
+    text.split(':').all(is_path)
+}
+
+/// A path by what it begins with: a key in base64 may have slashes, and one in front. Further down a folder may be called anything (a digest, a name
+/// that was drawn).
+fn is_path(text: &str) -> bool {
+    let (first, rest) = text.split_once('/').map_or((text, None), |(first, rest)| (first, Some(rest)));
+    match (first, rest) {
+        ("." | ".." | "~", _) => true,
+        ("", Some(rest)) => {
+            // One or two letters are the name of a drive, and as often the beginning of a key.
+            let top = rest.split('/').next().unwrap_or_default();
+            (top.len() > 2 && is_plain(top)) || rest.split('/').all(|part| !is_odd(part))
+        }
+        (first, _) => first.starts_with(['.', '~']) && !is_odd(first),
+    }
+}
+
+/// Whether all words of a name are of one case, but for their first letter, and digits are at their ends.
+fn is_plain(name: &str) -> bool {
+    let is_word = |word: &str| {
+        let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        let behind_first = letters.chars().skip(1);
+        letters.chars().all(char::is_alphabetic)
+            && (letters.chars().all(char::is_uppercase) || behind_first.into_iter().all(|c| !c.is_uppercase()))
+    };
+    !is_odd(name) && name.split(|c: char| !c.is_alphanumeric()).all(is_word)
 }
 
 /// A host by its full name, with or without a port.
@@ -230,6 +256,14 @@ mod tests {
             "p@ssW0rdX9",
             "Bearer s3cr027valueXyz",
             "qxvzkwjphtrlmnbdgfsyucaoeiqxvzkwjphtrlmnbdgf",
+            // It begins as a path does.
+            "/wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY",
+            "/x9Kd8+Ql2vT7mZ/bR4sN1cW6yHq0PfE5uJgA==",
+            "/xK9/3fJd8kLmN2pQr5TvW7xYz",
+            "/q/3fJd8kLmN2pQr5TvW7xYz",
+            ".s3cr027valueXyz",
+            "~s3cr027valueXyz",
+            "/usr/bin:/wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY",
         ] {
             assert!(!credentials_in(value).is_empty(), "{value}");
         }
@@ -269,6 +303,16 @@ mod tests {
             "/home/ada/notes",
             "/usr/local/bin:/usr/bin:/bin",
             "~/.ssh/id_ed25519",
+            "~ada/notes",
+            "/tmp/ua-e2e-aB3dE9fGh/work/x.json",
+            "/nix/store/9e107d9d372bb6826bd81d3542a419d6-hello",
+            "/Users/ada/Library",
+            "/c/Users/ada",
+            "/__w/project/project",
+            "./3f2b8c1e9d4a",
+            "../.tmpAb3dE9/x",
+            ".config/3f2b8c1e9d4a/x",
+            ".env.local",
             "https://api.example.org/v1/things",
             "https://api.example.org/v1/things?page=7&lang=en_US&from=2026-11-30",
             "db1.eu2.internal.example.com:5432",
