@@ -71,6 +71,38 @@ fn s9_a_row_that_somebody_wrote_is_no_word_of_the_users() {
     assert_eq!(env.value("SELECT count(*) FROM tool_calls"), "2");
 }
 
+/// What lies beside a job file is open to the run that this user began. A row names a job file wherever whoever wrote it likes.
+#[test]
+fn s9_a_run_without_a_seal_reads_nothing_beside_its_job_file() {
+    let env = env();
+    let page = |n: u32| {
+        let file = env.write(&format!("work/notes{n}.md"), format!("The word of page {n} is quern{n}quern."));
+        json!({"tools": [{"name": "mcp__ua__crawl_parallel", "input": {"urls": [format!("file://{file}")]}}]})
+    };
+    let turns = [page(1), page(2), page(3), json!({"text": "Done."})];
+    let fields = json!({"budgets": {"max_turns": 1}, "escalation": {"ask_human_on_tainted_effect": false}});
+    let job = env.job(&fields, &json!(turns));
+    // The copies of pages that were read lie in the workspace.
+    let is_read = |n: u32| {
+        let word = format!("quern{n}quern");
+        let found = std::process::Command::new("grep").arg("-rlF").arg(word).arg(env.workspace()).output().unwrap();
+        !found.stdout.is_empty()
+    };
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    assert!(is_read(1));
+    let resume = ["resume", "r", "--max-turns", "+1"];
+    let sealed = env.value("SELECT launch_json FROM runs");
+    write(&env, "UPDATE runs SET launch_json = json_remove(launch_json, '$.seal')");
+    let resumed = env.run(&resume);
+    let calls = env.calls();
+    assert!(calls.len() == 2 && calls[1].contains(" failed"), "{calls:?}: {}", resumed.shown());
+    assert!(!is_read(2), "{}", resumed.shown());
+    // With its seal it is this user's again.
+    write(&env, &format!("UPDATE runs SET launch_json = '{}'", sealed.replace('\'', "''")));
+    env.run(&resume).code(75);
+    assert!(is_read(3) && !is_read(2));
+}
+
 /// Where a run works is a row as well: it reads and writes in a workspace below its root, and nowhere else.
 #[test]
 fn s9_a_row_that_names_another_workspace_leads_no_run_out_of_its_root() {

@@ -46,6 +46,23 @@ fn s4_under_a_umask_of_nothing_every_file_is_the_users_alone() {
     assert_eq!(found, [""; 0]);
 }
 
+/// What a program knows is in its memory, and what it starts inherits whether that is written to a file when it dies.
+#[test]
+fn s4_no_program_that_it_starts_leaves_its_memory_in_a_file() {
+    let env = env();
+    let (forum, seen) = (env.forum_entry(&[]), env.arg("work/cores"));
+    let script = format!("ulimit -S -c > '{seen}'; ulimit -H -c >> '{seen}'; exec \"$@\"");
+    let mut args = vec![json!("-c"), json!(script), json!("sh"), forum["command"].clone()];
+    args.extend(forum["args"].as_array().into_iter().flatten().cloned());
+    let servers = env.mcp_config("work/servers.json", &json!({"forum": {"command": "/bin/sh", "args": args}}));
+    let page = json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": "a page"}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([page, {"text": "Done."}]));
+    // As much as this machine allows.
+    let command = format!("ulimit -S -c \"$(ulimit -H -c)\"; \"$@\" job {job} --run-id r --mcp-config {servers}");
+    env.run_by_bash(&command).code(0);
+    assert_eq!(env.read("work/cores"), "0\n0\n");
+}
+
 #[test]
 fn s10_no_job_and_no_project_says_where_a_key_goes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
