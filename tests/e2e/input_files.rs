@@ -1,4 +1,5 @@
-//! Files that a job gives its model: images and texts that lie beside it, over each wire, after a kill, in a fork, and when they changed.
+//! Files that a job gives its model: images and texts that lie beside it, over each wire, after a kill, in a fork, and when they changed; and what
+//! lies beside it and is private.
 
 use std::fs;
 
@@ -99,4 +100,75 @@ fn a_file_that_cannot_be_shown_stops_the_job_before_it_starts() {
     }
     assert_eq!(model.requests(), 0);
     assert!(env.try_rows("SELECT run_id FROM runs").is_empty());
+}
+
+/// Writes a job in the user's home itself.
+fn job_at_home(env: &TestEnv, files: &Value) -> String {
+    let fields = json!({"objective": "Sum it up.", "files": files, "tools": {"builtin": false},
+                        "model": {"provider": "scripted", "script": "job.script.json"}});
+    env.write("home/job.script.json", json!({"turns": [{"text": "Done."}]}).to_string());
+    env.write("home/job.json", fields.to_string())
+}
+
+#[test]
+fn a_job_in_the_home_shows_its_model_no_keys_no_other_runs_and_nothing_of_uas() {
+    const CANARY: &str = "canary-31fe";
+    let env = env();
+    let root = env.arg("home/AGENT_RUN_WORKSPACES");
+    env.write("home/report.md", "It is blue.");
+    for private in [".ssh/id_ed25519", ".aws/credentials", ".netrc", ".config/ua/notes.md", "deep/er/.pgpass"] {
+        env.write(&format!("home/{private}"), CANARY);
+    }
+    std::os::unix::fs::symlink(".ssh/id_ed25519", env.path("home/key.md")).unwrap_or_default();
+    // What lies there in the open is shown, and the run leaves a root there.
+    let job = job_at_home(&env, &json!(["report.md"]));
+    env.run(&["job", &job, "--root", &root, "--run-id", "r"]).code(0);
+    for private in [
+        ".ssh/id_ed25519",
+        ".SSH/id_ed25519",
+        ".aws/credentials",
+        ".netrc",
+        ".config/ua/notes.md",
+        "deep/er/.pgpass",
+        "key.md",
+        "AGENT_RUN_WORKSPACES/RESTART.md",
+        "AGENT_RUN_WORKSPACES/effects.log",
+    ] {
+        let job = job_at_home(&env, &json!(["report.md", private]));
+        // By the root that is there, and by another one.
+        for root in [root.clone(), env.root().display().to_string()] {
+            let refused =
+                env.run(&["job", &job, "--root", &root]).refused(2, &[private, "it is private", "plain name"]);
+            assert!(!refused.shown().contains(CANARY), "{}", refused.shown());
+        }
+    }
+    assert!(env.try_rows("SELECT run_id FROM runs").is_empty());
+}
+
+#[test]
+fn a_file_that_is_hidden_is_shown_and_counts_as_private() {
+    let env = env();
+    for (run, file, taint) in [("r1", "notes.md", "0"), ("r2", ".env", "2"), ("r3", "linked.md", "2")] {
+        env.write("work/notes.md", "The pixel is blue.");
+        env.write("work/.env", "MODE=fast");
+        std::os::unix::fs::symlink(".env", env.path("work/linked.md")).unwrap_or_default();
+        let fields = json!({"files": [file], "tools": {"builtin": false}});
+        let job = env.named_job(run, &fields, &json!([{"text": "Done."}]));
+        env.run(&["job", &job, "--run-id", run]).code(0);
+        assert_eq!(env.rows(&format!("SELECT taint FROM runs WHERE run_id = '{run}'")), [taint], "{file}");
+    }
+}
+
+/// A version before this one took files that are private now. Its run goes on with what it was started with, and nobody looks at them again.
+#[test]
+fn a_run_that_was_given_what_is_private_now_is_resumed() {
+    let env = env();
+    let job = job(&env, "scripted", &json!([{"text": "Done."}]));
+    env.run_killed_at("before:model.complete#1", &["job", &job, "--run-id", "r"]);
+    env.write("work/.ssh/id_ed25519", "canary-31fe");
+    fs::remove_file(beside(&job, "notes.md")).unwrap_or_default();
+    std::os::unix::fs::symlink(".ssh/id_ed25519", beside(&job, "notes.md")).unwrap_or_default();
+    let resumed = env.run(&["resume", "r"]).code(0);
+    assert!(!resumed.shown().contains("has changed"), "{}", resumed.shown());
+    assert!(env.workspace().join("job_files/notes.md").is_file());
 }

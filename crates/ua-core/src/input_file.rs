@@ -24,7 +24,7 @@ pub enum InputFile {
 }
 
 /// A file as it was when a run was made of its job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TakenFile {
     /// Its path, relative to the folder of the job file.
@@ -37,6 +37,18 @@ pub struct TakenFile {
     pub sha256: Sha256,
     /// What holds it: the text itself, the Base64 of an image.
     pub blob: BlobRef,
+    /// Whether it is hidden, by its name or by that of what it leads to: what nobody meant to show is private. Files that an earlier version took
+    /// say nothing of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_hidden: bool,
+}
+
+/// The same file is the same whoever judged it: an earlier version stored no judgement, and its run is still that of its job.
+impl PartialEq for TakenFile {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |file: &Self| (file.size, file.sha256);
+        (&self.path, &self.media_type, of(self), &self.blob) == (&other.path, &other.media_type, of(other), &other.blob)
+    }
 }
 
 impl InputFile {
@@ -131,10 +143,21 @@ mod tests {
             size: 3,
             sha256: sha256("abc"),
             blob: BlobRef::of("YWJj"),
+            is_hidden: false,
         })];
         let stored = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<RunSpec>(&stored).unwrap(), spec);
         assert_eq!(RunSpec::parse(&stored).unwrap(), spec);
+        // What an earlier version stored reads as it did, and is the same file also where it would be called hidden now.
+        assert!(!stored.contains("is_hidden"), "{stored}");
+        let mut now = spec.clone();
+        for file in &mut now.files {
+            let InputFile::Taken(file) = file else { panic!("it was taken") };
+            file.is_hidden = true;
+        }
+        assert_eq!(now, spec);
+        let stored = serde_json::to_string(&now).unwrap();
+        assert!(RunSpec::parse(&stored).unwrap().taken_files().all(|file| file.is_hidden), "{stored}");
         let told = spec.opening_prompt();
         assert!(told.contains("a/chart.png: image/png, 3 bytes") && told.contains("job_files/a/chart.png"), "{told}");
         // A job without files is stored and told as it was before there were any.

@@ -14,6 +14,8 @@
 //!
 //! The folder that is opened first is the caller's word: a person's `--root` may be a link.
 //!
+//! What of such a folder nobody is shown, because it is private, is told by [`Closed`], to all who read below it.
+//!
 //! Threats S5 and S8 of `docs/security.md`. Proved by: the tests below and `cargo xtask attacks`.
 
 // The first crate of all that is compiled only there: what is said here stands above errors about names that are missing.
@@ -32,13 +34,15 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+mod closed;
 mod owned;
 mod secret;
 mod user;
 
+pub use closed::{Closed, is_hidden};
 pub use owned::{OwnedFolder, clear_abandoned};
 pub use secret::{Believe, secret};
-pub use user::{user_in_words, user_name};
+pub use user::{is_own_group, user_in_words, user_name};
 
 /// How often a name is drawn anew that somebody has.
 const DRAWS: u32 = 8;

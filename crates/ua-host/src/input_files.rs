@@ -2,23 +2,29 @@
 
 use std::path::Path;
 
-use ua_core::{InputFile, Redactor, RunSpec};
+use ua_core::{InputFile, RunSpec};
 use ua_runner::{input_file_now, take_input_files};
 use ua_store::NewBlob;
 
 use crate::error::HostError;
+use crate::host::Host;
 use crate::people::People;
+use crate::sandbox;
 
 /// Takes the files that a job names, which lie in `folder`. Returns what they hold.
-pub fn take(redactor: &Redactor, spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob>, HostError> {
+pub fn take(host: &Host, spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob>, HostError> {
     refuse_taken(spec)?;
-    let held = take_input_files(spec, folder).map_err(|error| {
-        HostError::usage(error.to_string())
-            .hint("name PNG, JPEG, GIF or WebP images and UTF-8 texts below the folder of the job file")
-            .not_begun()
+    let closed = sandbox::closed_to_files(host.settings(), host.home().root(), folder);
+    let held = take_input_files(spec, folder, &closed).map_err(|error| {
+        let hint = if error.is_private {
+            "if the model is to see it, copy it to a folder that is the job's alone, under a plain name"
+        } else {
+            "name PNG, JPEG, GIF or WebP images and UTF-8 texts below the folder of the job file"
+        };
+        HostError::usage(error.to_string()).hint(hint).not_begun()
     })?;
     for (file, blob) in spec.taken_files().zip(&held) {
-        if let Some(name) = redactor.found_in(&blob.content) {
+        if let Some(name) = host.redactor().found_in(&blob.content) {
             return Err(HostError::usage(format!("the job's file {} contains the value of {name}", file.path))
                 .hint("remove it: the file would be stored, and sent to the model")
                 .not_begun());
@@ -67,9 +73,13 @@ pub(crate) fn check_model(spec: &RunSpec, provider: &str, model: &str, reads_ima
 }
 
 /// Says which files of the job are not any more what the run was started with: it goes on with what it was given.
-pub(crate) fn tell_changed(people: &dyn People, spec: &RunSpec, folder: &Path) {
+pub(crate) fn tell_changed(host: &Host, people: &dyn People, spec: &RunSpec, folder: &Path) {
+    if spec.files.is_empty() {
+        return;
+    }
+    let closed = sandbox::closed_to_files(host.settings(), host.home().root(), folder);
     for file in spec.taken_files() {
-        if let Some(now) = input_file_now(folder, &file.path).filter(|now| *now != file.sha256) {
+        if let Some(now) = input_file_now(folder, &file.path, &closed).filter(|now| *now != file.sha256) {
             people.tell(&format!(
                 "{} has changed since the run was started (SHA-256 {now}, was {}); the run continues with what it was started with",
                 crate::text::place(&file.path),

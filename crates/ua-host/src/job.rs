@@ -519,7 +519,7 @@ pub(crate) async fn look(host: &Host, people: &dyn People, request: &JobRequest)
         // Where a person is told is read when the run begins: what is wrong with it is found before there is one.
         obstacles.past(Alerts::from_settings(host.settings(), host.home()));
     }
-    let files = obstacles.past(input_files::take(host.redactor(), &mut spec, launch.job_dir()));
+    let files = obstacles.past(input_files::take(host, &mut spec, launch.job_dir()));
     if files.is_some() {
         obstacles.past(launch.check_files(&spec));
     }

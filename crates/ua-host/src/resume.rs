@@ -127,7 +127,7 @@ async fn resumed(
     if let Err(error) = launch.check(host, &changed) {
         return Err(not_from_here(&store, &run, error).await);
     }
-    input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
+    input_files::tell_changed(host, people.as_ref(), &run.spec, launch.job_dir());
     Box::pin(session::run(host, people, store, run, &launch, if take_over { Taking::Over } else { Taking::Free })).await
 }
 

@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ua_files::Closed;
+
 use crate::error::HostError;
 use crate::settings::Settings;
 
@@ -54,6 +56,17 @@ pub(crate) fn private_flags(settings: &Settings, root: &Path, job_dir: &Path) ->
         .collect()
 }
 
+/// What files of a job in `job_dir` may not be, though they lie below it: what neither programs nor `file` addresses see. A job may lie in the home
+/// itself, though, and name what lies in the open there.
+pub(crate) fn closed_to_files(settings: &Settings, root: &Path, job_dir: &Path) -> Closed {
+    let of_job = job_dir.canonicalize().ok();
+    let home = settings.var("HOME").and_then(|home| settings.absolute(Path::new(&home)).ok());
+    let is_home_of_job =
+        |path: &PathBuf| of_job.is_some() && Some(path) == home.as_ref() && path.canonicalize().ok() == of_job;
+    let private = private(settings, root, job_dir).into_iter().filter(|path| !is_home_of_job(path));
+    Closed::new(&private.collect::<Vec<_>>())
+}
+
 /// Whether programs may use the network.
 pub fn has_network(settings: &Settings) -> bool {
     settings.is_on("UA_COMMAND_NETWORK")
@@ -62,8 +75,8 @@ pub fn has_network(settings: &Settings) -> bool {
 /// The settings that name where our own tools write.
 const KEPT: [&str; 5] = ["tools.mail", "tools.outbox", "tools.objects", "tools.notifications", "tools.memory"];
 
-/// What programs and `file` addresses may not see, wherever it lies: the user's home and folders for programs, what `ua` keeps in them, and
-/// where runs are kept, these and others.
+/// What programs, `file` addresses and files of a job may not see, wherever it lies: the user's home and folders for programs, what `ua` keeps
+/// in them, and where runs are kept, these and others.
 fn private(settings: &Settings, root: &Path, job_dir: &Path) -> Vec<PathBuf> {
     let folders = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"];
     let mut private: Vec<PathBuf> = folders.iter().filter_map(|name| settings.var(name)).map(PathBuf::from).collect();
@@ -126,5 +139,33 @@ mod tests {
         std::fs::remove_dir_all(&other).unwrap();
         let gone = format!("--command-private={}", other.display());
         assert!(!private_flags(&settings, &place.join("own"), &job).contains(&gone));
+    }
+
+    #[test]
+    fn a_job_in_the_home_itself_reads_what_lies_in_the_open_there_and_nothing_of_uas() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let home = place.join("home");
+        let own = home.join("AGENT_RUN_WORKSPACES");
+        for name in [".config/ua", ".local/state/ua", "AGENT_RUN_WORKSPACES", "jobs"] {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let variables = [("HOME".to_owned(), home.display().to_string())];
+        let settings = Settings::read(Process {
+            variables: variables.into_iter().collect(),
+            folder: Some(home.clone()),
+            program: None,
+        });
+        let closed = closed_to_files(&settings, &own, &home);
+        assert!(!closed.has(&home, &home.join("report.md")));
+        for private in
+            [".config/ua/config.toml", ".local/state/ua/trust.json", "AGENT_RUN_WORKSPACES/effects.log", ".ssh/id"]
+        {
+            assert!(closed.has(&home, &home.join(private)), "{private}");
+        }
+        // A job above the home reads nothing of it, and one in a folder of it what is beside it.
+        assert!(closed_to_files(&settings, &own, &place).has(&place, &home.join("report.md")));
+        let jobs = home.join("jobs");
+        assert!(!closed_to_files(&settings, &own, &jobs).has(&jobs, &jobs.join("report.md")));
     }
 }

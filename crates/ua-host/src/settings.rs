@@ -527,16 +527,21 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
                 .hint(format!("{how}; nothing was done")),
         )
     };
+    // Whoever made a link chose what is believed, however well that is kept: a checkout of this user's has files of others.
+    let (ways, links) = ways_to(path);
+    if let Some((link, owner)) = links.iter().find_map(|link| Some((link, maker_of(link)?))) {
+        let how = format!("look at where it leads, then make it yourself: {}", ua_core::shell_word(link));
+        return refused(link, &format!("it is a link of another user ({})", owner::named(owner)), how);
+    }
     // The folder, too: whoever may write there puts another file in its place. And where a link leads.
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    for path in [path, &real].into_iter().flat_map(|path| [path.parent().unwrap_or(path), path]) {
+    for path in ways.iter().map(PathBuf::as_path).flat_map(|path| [path.parent().unwrap_or(path), path]) {
         if let Some((why, how)) = open_to_others(path) {
             return refused(path, &why, how);
         }
     }
-    // Above it, whoever may write puts another folder in its place.
-    let above = [path, &real].into_iter().flat_map(|path| path.ancestors().skip(2));
-    above.into_iter().find_map(|folder| Some((folder, open_to_strangers(folder)?))).and_then(|(folder, why)| {
+    // Above it, whoever may write puts another folder in its place, or a link.
+    let above = ways.iter().flat_map(|path| path.ancestors().skip(2));
+    above.into_iter().find_map(|folder| Some((folder, folder_open_to_others(folder)?))).and_then(|(folder, why)| {
         let foreign = owner::other(folder).filter(|_| why == FOREIGN);
         let mut how = closing(folder).map_or_else(
             || "move what it says to a folder that only you can change".to_owned(),
@@ -549,6 +554,47 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     })
 }
 
+/// As many links as the kernel follows for one path.
+const MAX_LINKS: usize = 40;
+
+/// The ways to what a path names: the path itself, what each link on it makes of it in turn, and where that is in the end. And the links.
+fn ways_to(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut ways, mut links) = (vec![path.to_path_buf()], Vec::new());
+    let mut way = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let is_link = |above: &&Path| std::fs::symlink_metadata(above).is_ok_and(|file| file.is_symlink());
+        let above: Vec<&Path> = way.ancestors().collect();
+        let Some(link) = above.into_iter().rev().find(is_link).map(Path::to_path_buf) else { break };
+        let (Ok(target), Ok(behind)) = (std::fs::read_link(&link), way.strip_prefix(&link)) else { break };
+        let leads_to = link.parent().unwrap_or(Path::new("")).join(target);
+        // With nothing behind it, `join` would only add a slash, and with that a link is followed where it is looked at.
+        way = if behind.as_os_str().is_empty() { leads_to } else { leads_to.join(behind) };
+        ways.push(way.clone());
+        links.push(link);
+    }
+    ways.extend(path.canonicalize());
+    (ways, links)
+}
+
+/// Who made a link, if that is neither this user nor root.
+fn maker_of(link: &Path) -> Option<u32> {
+    let owner = std::fs::symlink_metadata(link).ok()?.uid();
+    let is_ours = [rustix::process::geteuid().as_raw(), 0].contains(&owner);
+    // Where root has no number, what stands right below `/` is its, as in `is_roots_unmapped`.
+    let is_roots = || is_roots_unmapped(link) && std::fs::metadata("/").is_ok_and(|root| root.uid() == owner);
+    (!is_ours && !is_roots()).then_some(owner)
+}
+
+/// Why others than this user and root may change what is above a file that is believed; a group that this user shares with somebody is others.
+fn folder_open_to_others(folder: &Path) -> Option<&'static str> {
+    std::fs::metadata(folder).ok()?;
+    if is_foreign(folder) && !is_roots_unmapped(folder) {
+        return Some(FOREIGN);
+    }
+    // Root's group is root: containers with users of any number have their homes open to it (OpenShift), and nobody else there.
+    open_beyond(folder, |group| group == 0 || ua_files::is_own_group(group)).then_some(CHANGED)
+}
+
 /// Why others than this user and root may change a file, or what a folder has under a name, and what ends it; `None` where nobody else may, or
 /// nothing is there.
 fn open_to_others(path: &Path) -> Option<(String, String)> {
@@ -556,8 +602,7 @@ fn open_to_others(path: &Path) -> Option<(String, String)> {
     if let Some(owner) = owner::other(path).filter(|_| is_foreign(path)) {
         return Some((foreign_in_words(owner), owner::believe_own(owner, path)));
     }
-    // Where every user has a group of their own, of the same number, nobody else is in it.
-    let is_open = open_beyond(path, |group| group == rustix::process::geteuid().as_raw());
+    let is_open = open_beyond(path, ua_files::is_own_group);
     is_open.then(|| {
         let mend = format!("look at what is in it, then chmod go-w {}", ua_core::shell_word(path));
         (CHANGED.to_owned(), mend)
@@ -651,6 +696,16 @@ fn changeable(path: &Path, by_modes: impl Fn(&Metadata) -> bool) -> bool {
 fn is_foreign(path: &Path) -> bool {
     let ours = rustix::process::geteuid().as_raw();
     std::fs::metadata(path).map_or(true, |file| file.uid() != ours && file.uid() != 0)
+}
+
+/// Gives a file to a group in which this user is not alone, for tests; says whether there is one that it can be given to.
+#[cfg(test)]
+pub(crate) fn shared_with_a_group(path: &Path) -> bool {
+    // Root may give it to any.
+    let nobodys = rustix::process::geteuid().is_root().then_some(65_534);
+    let own = rustix::process::getgroups().unwrap_or_default().into_iter().map(|group| group.as_raw());
+    let group = nobodys.or_else(|| own.into_iter().find(|group| *group != 0 && !ua_files::is_own_group(*group)));
+    group.is_some_and(|group| std::os::unix::fs::chown(path, None, Some(group)).is_ok())
 }
 
 #[cfg(test)]
@@ -953,6 +1008,53 @@ mod tests {
         }
     }
 
+    /// Who shares a group with this user may not choose what is believed: in no folder above it, and by no link.
+    #[test]
+    fn what_a_group_can_put_in_the_place_of_a_file_of_the_users_is_not_believed() {
+        use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let path = |name: &str| place.join(name);
+        for made in ["home/.config", "checkout/ua", "between"] {
+            std::fs::create_dir_all(path(made)).unwrap();
+        }
+        std::fs::write(path("checkout/ua/config.toml"), "").unwrap();
+        symlink(path("between/ua"), path("home/.config/ua")).unwrap();
+        symlink(path("checkout/ua"), path("between/ua")).unwrap();
+        let file = path("home/.config/ua/config.toml");
+        assert!(believed(&file).is_ok());
+        // Each link on the way, and the folder that it is in, also where neither the name nor the place in the end has them.
+        let (ways, links) = ways_to(&file);
+        assert_eq!(links, [path("home/.config/ua"), path("between/ua")]);
+        assert!(ways.contains(&path("checkout/ua/config.toml")), "{ways:?}");
+        let mode = |name: &str, mode| {
+            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let refused = || believed(&file).unwrap_err().to_string();
+        mode("between", 0o777);
+        assert!(refused().contains("other users can change it"), "{}", refused());
+        mode("between", 0o755);
+        // A group that this user has with others: only there is one to give a folder to.
+        let groups = rustix::process::getgroups().unwrap().into_iter().map(|group| group.as_raw());
+        if let Some(shared) = groups.into_iter().find(|group| *group != 0 && !ua_files::is_own_group(*group)) {
+            for shut in ["home", "home/.config", "between", "checkout"] {
+                chown(path(shut), None, Some(shared)).unwrap();
+                mode(shut, 0o775);
+                assert!(refused().contains("other users can change it"), "{shut}: {}", refused());
+                mode(shut, 0o755);
+            }
+        }
+        // Only root can give a link away.
+        if rustix::process::geteuid().is_root() {
+            for link in ["home/.config/ua", "between/ua"] {
+                lchown(path(link), Some(65_534), None).unwrap();
+                assert!(refused().contains("it is a link of another user"), "{link}: {}", refused());
+                lchown(path(link), Some(0), None).unwrap();
+            }
+        }
+        assert!(believed(&file).is_ok());
+    }
+
     #[test]
     fn a_state_folder_that_others_can_change_is_not_believed() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -991,6 +1093,12 @@ mod tests {
             for (mode, is_believed) in [(0o644, true), (0o666, false), (0o600, true)] {
                 std::fs::set_permissions(&named, std::fs::Permissions::from_mode(mode)).unwrap();
                 assert_eq!(settings().check().is_ok(), is_believed, "{said} {mode:o}");
+            }
+            if shared_with_a_group(&named) {
+                for (mode, is_believed) in [(0o640, true), (0o660, false), (0o600, true)] {
+                    std::fs::set_permissions(&named, std::fs::Permissions::from_mode(mode)).unwrap();
+                    assert_eq!(settings().check().is_ok(), is_believed, "{said} {mode:o}, of a group");
+                }
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Durable Jobs v1 spec §6; Context Storage & Durability §4. Invariants: a file is read once, when the run is made, and its content is
 //! in the same write as the run; every request of the run shows the same bytes, after a kill and in a fork as well; the stored history
-//! has no copy of them. Proved by: the tests below, `conformance::blobs`, the e2e tests `input_files`.
+//! has no copy of them; what nobody reads below the job's folder ([`Closed`]) is none of them. Proved by: the tests below,
+//! `conformance::blobs`, the e2e tests `input_files`.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ua_core::{Block, InputFile, Message, RunSpec, Sha256, TakenFile, sha256};
-use ua_files::Folder;
+use ua_files::{Closed, Folder, is_hidden};
 use ua_llm::{MAX_IMAGE_BYTES, shown_image_block};
 use ua_store::{Blob, NewBlob, RunRecord, Store};
 
@@ -36,22 +37,48 @@ pub struct InputFileError {
     pub path: String,
     /// What is wrong.
     pub why: String,
+    /// Whether nothing is wrong with it, but it is private.
+    pub is_private: bool,
+}
+
+/// A file that is refused.
+enum Unread {
+    /// It is private: what a name says, and what a link in it leads to.
+    Private,
+    /// What is wrong with it.
+    Unfit(String),
+}
+
+impl InputFileError {
+    fn unfit(path: &str, why: String) -> Self {
+        Self { path: path.to_owned(), why, is_private: false }
+    }
+
+    fn of(path: &str, unread: Unread) -> Self {
+        match unread {
+            Unread::Unfit(why) => Self::unfit(path, why),
+            Unread::Private => {
+                let why = "it is private: it belongs to other runs, to ua, or to the user's secrets".to_owned();
+                Self { path: path.to_owned(), why, is_private: true }
+            }
+        }
+    }
 }
 
 /// Reads the files that `spec` names, relative to `folder`, and puts what they are in the place of their names. Returns what they hold,
 /// to be stored with the run. Files that were taken before stay as they are.
 ///
 /// # Errors
-/// When one is not a regular file below `folder`, is neither an image that models read nor text, or is too large.
-pub fn take_input_files(spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob>, InputFileError> {
-    let fail = |path: &str, why: String| InputFileError { path: path.to_owned(), why };
+/// When one is not a regular file below `folder`, is `closed`, is neither an image that models read nor text, or is too large.
+pub fn take_input_files(spec: &mut RunSpec, folder: &Path, closed: &Closed) -> Result<Vec<NewBlob>, InputFileError> {
+    let fail = InputFileError::unfit;
     if let Some(file) = spec.files.get(MAX_FILES) {
         return Err(fail(file.path(), format!("a job has at most {MAX_FILES} files")));
     }
     let mut held = Vec::new();
     for file in &mut spec.files {
         let InputFile::Named(path) = file else { continue };
-        let bytes = read_below(folder, path).map_err(|why| fail(path, why))?;
+        let (bytes, is_hidden) = read_below(folder, path, closed).map_err(|why| InputFileError::of(path, why))?;
         let (media_type, content) = content_of(&bytes).map_err(|why| fail(path, why))?;
         let blob = NewBlob::new(content);
         let taken = TakenFile {
@@ -60,6 +87,7 @@ pub fn take_input_files(spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob
             size: bytes.len() as u64,
             sha256: sha256(&bytes),
             blob: blob.blob.clone(),
+            is_hidden,
         };
         held.push(blob);
         *file = InputFile::Taken(taken);
@@ -75,9 +103,9 @@ pub fn take_input_files(spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob
     Ok(held)
 }
 
-/// The digest of a file of a job as it is now; `None` when it is not there any more.
-pub fn input_file_now(folder: &Path, path: &str) -> Option<Sha256> {
-    read_below(folder, path).ok().map(sha256)
+/// The digest of a file of a job as it is now; `None` when it is not there any more, or is `closed`, as one may be that an earlier version took.
+pub fn input_file_now(folder: &Path, path: &str, closed: &Closed) -> Option<Sha256> {
+    read_below(folder, path, closed).ok().map(|(bytes, _)| sha256(bytes))
 }
 
 /// Puts the files of the run's job into its workspace, where they are not there.
@@ -156,24 +184,31 @@ async fn content(file: &TakenFile, store: &dyn Store) -> Result<String, RunError
     }
 }
 
-/// The bytes of a regular file below `folder`, whatever links say.
-fn read_below(folder: &Path, path: &str) -> Result<Vec<u8>, String> {
-    let said = |error: io::Error| error.to_string();
+/// The bytes of a regular file below `folder`, whatever links say, and whether it is hidden.
+fn read_below(folder: &Path, path: &str, closed: &Closed) -> Result<(Vec<u8>, bool), Unread> {
+    let said = |error: io::Error| Unread::Unfit(error.to_string());
     let folder = folder.canonicalize().map_err(said)?;
-    let real = folder.join(path).canonicalize().map_err(said)?;
-    if !real.starts_with(&folder) {
-        return Err("it is not below the folder of the job file".to_owned());
+    let named = folder.join(path);
+    // By its name first: of what is private nobody is told whether it is there.
+    if closed.has(&folder, &named) {
+        return Err(Unread::Private);
+    }
+    let real = named.canonicalize().map_err(said)?;
+    let Ok(below) = real.strip_prefix(&folder) else {
+        return Err(Unread::Unfit("it is not below the folder of the job file".to_owned()));
+    };
+    if closed.has(&folder, &real) {
+        return Err(Unread::Private);
     }
     if !real.metadata().map_err(said)?.is_file() {
-        return Err("it is not a regular file".to_owned());
+        return Err(Unread::Unfit("it is not a regular file".to_owned()));
     }
     // Its name has no link in it any more, so that one that is put there meanwhile is not followed.
-    let below = real.strip_prefix(&folder).map_err(|error| error.to_string())?;
     let file = Folder::open(&folder).and_then(|folder| folder.open_file(below)).map_err(said)?;
     let most = MAX_IMAGE_BYTES as u64;
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(said)?;
-    Ok(bytes)
+    Ok((bytes, is_hidden(Path::new(path)) || is_hidden(below)))
 }
 
 /// The kind of a file by its bytes, and what is stored of it.
@@ -214,19 +249,19 @@ mod tests {
         std::fs::write(folder.path().join("chart.txt"), PNG).unwrap();
         std::fs::write(folder.path().join("notes.png"), "only words").unwrap();
         let mut job = spec(&["chart.txt", "notes.png"]);
-        let held = take_input_files(&mut job, folder.path()).unwrap();
+        let held = take_input_files(&mut job, folder.path(), &Closed::default()).unwrap();
         let taken: Vec<&TakenFile> = job.taken_files().collect();
         let kinds: Vec<&str> = taken.iter().map(|file| file.media_type.as_str()).collect();
         assert_eq!(kinds, ["image/png", "text/plain"]);
         assert_eq!((taken[0].sha256, taken[0].size), (sha256(PNG), 12));
         assert_eq!(held[0].content, STANDARD.encode(PNG));
         assert_eq!(held[1].content, "only words");
-        assert_eq!(input_file_now(folder.path(), "chart.txt"), Some(sha256(PNG)));
+        assert_eq!(input_file_now(folder.path(), "chart.txt", &Closed::default()), Some(sha256(PNG)));
         // Taking them again reads nothing.
         std::fs::remove_file(folder.path().join("chart.txt")).unwrap();
         let before = job.clone();
-        assert_eq!(take_input_files(&mut job, folder.path()).unwrap(), []);
-        assert_eq!((job, input_file_now(folder.path(), "chart.txt")), (before, None));
+        assert_eq!(take_input_files(&mut job, folder.path(), &Closed::default()).unwrap(), []);
+        assert_eq!((job, input_file_now(folder.path(), "chart.txt", &Closed::default())), (before, None));
     }
 
     #[test]
@@ -252,7 +287,7 @@ mod tests {
             ("long.txt", "at most 200000 bytes"),
             ("large.png", "at most 3750000 bytes"),
         ] {
-            let error = take_input_files(&mut spec(&[name]), &inside).unwrap_err().to_string();
+            let error = take_input_files(&mut spec(&[name]), &inside, &Closed::default()).unwrap_err().to_string();
             assert!(
                 error.starts_with(&format!("cannot use the job's file {name}: ")) && error.contains(why),
                 "{error}"
@@ -260,7 +295,53 @@ mod tests {
         }
         let many: Vec<String> = (0..17).map(|n| format!("{n}.txt")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let error = take_input_files(&mut spec(&many), &inside).unwrap_err().to_string();
+        let error = take_input_files(&mut spec(&many), &inside, &Closed::default()).unwrap_err().to_string();
         assert!(error.contains("16.txt: a job has at most 16 files"), "{error}");
+    }
+
+    #[test]
+    fn what_nobody_reads_below_a_folder_is_no_file_of_a_job_by_its_name_and_by_where_it_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        for file in [".ssh/id", "a/.aws/credentials", "runs/.ua-root", "runs/effects.log", "kept/a.md", "report.md"] {
+            std::fs::create_dir_all(home.join(file).parent().unwrap()).unwrap();
+            std::fs::write(home.join(file), "words").unwrap();
+        }
+        std::os::unix::fs::symlink(".ssh/id", home.join("notes.md")).unwrap();
+        std::os::unix::fs::symlink("runs", home.join("data")).unwrap();
+        let closed = Closed::new(&[home.join("kept")]);
+        for private in [
+            ".ssh/id",
+            ".SSH/id",
+            ".ssh/none",
+            "a/.aws/credentials",
+            "runs/effects.log",
+            "data/effects.log",
+            "kept/a.md",
+            "notes.md",
+        ] {
+            let error = take_input_files(&mut spec(&[private]), &home, &closed).unwrap_err();
+            assert!(error.is_private && error.to_string().contains("it is private"), "{private}: {error}");
+            assert_eq!(input_file_now(&home, private, &closed), None, "{private}");
+        }
+        let mut job = spec(&["report.md"]);
+        assert_eq!(take_input_files(&mut job, &home, &closed).unwrap().len(), 1);
+        // What was taken before stays, whatever is closed by now.
+        assert_eq!(take_input_files(&mut job, &home, &Closed::new(std::slice::from_ref(&home))).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_hidden_is_taken_as_that_by_its_name_and_by_where_it_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in [".env", ".github/notes.md", "..data/notes.md", "plain.md"] {
+            std::fs::create_dir_all(folder.path().join(file).parent().unwrap()).unwrap();
+            std::fs::write(folder.path().join(file), format!("words of {file}")).unwrap();
+        }
+        std::os::unix::fs::symlink(".env", folder.path().join("link.md")).unwrap();
+        std::os::unix::fs::symlink("..data/notes.md", folder.path().join("mounted.md")).unwrap();
+        let mut job = spec(&[".env", ".github/notes.md", "link.md", "mounted.md", "plain.md"]);
+        take_input_files(&mut job, folder.path(), &Closed::default()).unwrap();
+        let hidden: Vec<bool> = job.taken_files().map(|file| file.is_hidden).collect();
+        assert_eq!(hidden, [true, true, true, false, false]);
     }
 }

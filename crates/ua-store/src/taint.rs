@@ -1,7 +1,8 @@
 //! What was read into a run's history: the "rule of two" asks when both are there.
 //!
 //! Kept in the run's row: what its parent had when it was made, what the files of its job bring in, what its own calls do, from the write of
-//! RUNNING on, and what a sub-agent had when its task is settled. A fork has what the turns that it shares brought in. Forks of one run do not taint each other.
+//! RUNNING on, and what a sub-agent had when its task is settled. A fork has what the turns that it shares brought in. Forks of one run do
+//! not taint each other.
 //! Invariant: it only grows. Proved by: `conformance::taints`, `ua-runner`'s `crash_anywhere::taint`.
 
 use serde::{Deserialize, Serialize};

@@ -75,14 +75,13 @@
 //! settings   workspace
 //! area
 //! confine   place   regular   seal   secrets   trace   web
-//! answer   closed   digest   error   media   schema
+//! answer   digest   error   media   schema
 //! meta   names   page_reader
 //! ```
 
 mod alert;
 mod answer;
 mod area;
-mod closed;
 mod confine;
 mod context;
 mod digest;

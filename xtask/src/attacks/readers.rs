@@ -1,7 +1,11 @@
-//! Readers of other servers: they show what is there, and what is there the run may have written (finding 8).
+//! Readers: those of other servers show what is there, and what is there the run may have written; and a job shows its model files that lie beside
+//! it, and what lies beside it may be private (finding 8).
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::mpsc;
 
 use anyhow::ensure;
@@ -12,6 +16,14 @@ use crate::scenario::world::Stage;
 use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
+    Scenario {
+        number: "8u",
+        waits: false,
+        name: "somebody's job that the user saved in their home names keys and the record of other runs as its files",
+        must: "refused (exit 2), and nothing of them is stored",
+        mark: Mark::Mended,
+        play: files_in_a_home,
+    },
     Scenario {
         number: "8y",
         waits: false,
@@ -29,6 +41,63 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: address_of_a_program,
     },
 ];
+
+/// What a job in the home itself names to be shown to its model, each in a run of its own.
+fn files_in_a_home(stage: &Stage) -> anyhow::Result<Verdict> {
+    const CANARY: &str = "canary-7c1e-of-the-user";
+    let world = world(stage)?;
+    let home = world.path("home");
+    let private = [
+        ".ssh/id_ed25519",
+        ".aws/credentials",
+        ".config/ua/notes.toml",
+        ".netrc",
+        "AGENT_RUN_WORKSPACES/effects.log",
+        "notes.md",
+    ];
+    for name in private.iter().filter(|name| **name != "notes.md").chain(&["AGENT_RUN_WORKSPACES/.ua-root"]) {
+        let path = home.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(&home))?;
+        fs::write(path, CANARY)?;
+    }
+    symlink(".ssh/id_ed25519", home.join("notes.md"))?;
+    fs::write(home.join("report.md"), "What everybody may see.")?;
+    fs::write(home.join("script.json"), json!({"turns": [{"text": "Done."}]}).to_string())?;
+    let file = home.join("job.json");
+    let job = file.display().to_string();
+    let mut shown = Vec::new();
+    for (number, name) in ["report.md"].iter().chain(&private).enumerate() {
+        let fields = json!({"objective": "Sum it up.", "files": [name], "tools": {"builtin": false},
+                            "model": {"provider": "scripted", "script": "script.json"}});
+        fs::write(&file, fields.to_string())?;
+        let end = world.run(&["job", &job, "--run-id", &format!("r{number}")])?;
+        if number == 0 {
+            end.must(0)?;
+        } else if end.code != Some(2) {
+            shown.push(format!("{name} ({})", end.told()));
+        }
+    }
+    let is_stored = holds(&world.path("root"), CANARY)?;
+    let held = if shown.is_empty() { "held".to_owned() } else { format!("FELL by {}", shown.join(", ")) };
+    let stored = if is_stored { "it is stored" } else { "nothing of it is stored" };
+    Ok(Verdict::of(shown.is_empty() && !is_stored, format!("what a job in the home names: {held}, {stored}")))
+}
+
+/// Whether a file in a folder, however deep, has a word in it.
+fn holds(folder: &Path, word: &str) -> anyhow::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+        let has = if kind.is_dir() {
+            holds(&path, word)?
+        } else {
+            kind.is_file() && fs::read(&path)?.windows(word.len()).any(|part| part == word.as_bytes())
+        };
+        if has {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// An honest server that reads files below a folder.
 const READER: &str = r#"

@@ -11,13 +11,14 @@ use toml::{Table, Value};
 use ua_broker::{Budget, BudgetSpan, ClientRules, Entries, EntrySpec, GatewayRules, Patience};
 use ua_mcp::Reach;
 
+use super::environment;
 use crate::error::HostError;
 use crate::hint::{self, Word};
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_servers};
 use crate::paths;
 use crate::placed::{self, FileKind};
-use crate::settings::believed;
+use crate::settings::{SETTINGS, believed};
 use crate::trust::ConfigFile;
 use ua_core::ShowPath as _;
 
@@ -68,7 +69,7 @@ impl GatewayConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(paths::cannot_read("the configuration", &path, &error)),
         };
-        placed::Place::named(FileKind::Gateway, &path).with(text).parse(|text| {
+        let read = placed::Place::named(FileKind::Gateway, &path).with(text).parse(|text| {
             Self::parse(text, root).map_err(|why| {
                 HostError::usage(format!("{}: {why}", path.shown())).hint([
                     hint::text("docs/guide/gateway.md has an example; "),
@@ -76,7 +77,22 @@ impl GatewayConfig {
                     hint::text(", because a wrong rule could lift a budget"),
                 ])
             })
-        })
+        })?;
+        read.files(root).iter().try_for_each(|file| believed(file))?;
+        Ok(read)
+    }
+
+    /// The files that this names and that are there: they decide as much as it does, and so do those that `[env]` hands to the broker.
+    fn files(&self, root: &Path) -> Vec<PathBuf> {
+        let of_env = self.env.iter().flat_map(|(name, said)| {
+            let whole = environment::own(root, name, said);
+            match SETTINGS.iter().find(|setting| setting.variable == name.as_str()) {
+                Some(setting) => setting.kind.paths_in(&whole),
+                // What only libraries and programs read (`SSL_CERT_FILE`).
+                None => Some(PathBuf::from(whole)).filter(|path| path.is_absolute()).into_iter().collect(),
+            }
+        });
+        self.policies.iter().chain(&self.servers).cloned().chain(of_env).filter(|file| file.is_file()).collect()
     }
 
     /// What `[env]` says of these variables, for whoever only looks at what a broker wrote: what else is wrong with the file is told by whoever starts
@@ -367,6 +383,38 @@ calls = 0
         assert_eq!((read.rules.budgets.len(), read.rules.budgets[0].per), (2, BudgetSpan::Day));
         assert_eq!(read.env, [("HTTPS_PROXY".to_owned(), "http://proxy.test:3128".to_owned())].into());
         assert_eq!(GatewayConfig::parse("", Path::new("/g")), Ok(GatewayConfig::default()));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+    fn no_file_that_the_gateways_file_names_is_believed_where_others_can_change_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let file = root.join("named");
+        std::fs::write(&file, "").unwrap();
+        for said in [
+            "policies = [\"named\"]".to_owned(),
+            "servers = \"named\"".to_owned(),
+            "[env]\nUA_POLICY = \"/none:named\"".to_owned(),
+            "[env]\nUA_PRICING = \"named\"".to_owned(),
+            format!("[env]\nSSL_CERT_FILE = \"{}\"", file.display()),
+        ] {
+            std::fs::write(root.join(FILE), &said).unwrap();
+            let mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            mode(0o644);
+            assert!(GatewayConfig::read(root).is_ok(), "{said}");
+            mode(0o666);
+            let refused = GatewayConfig::read(root).unwrap_err().to_string();
+            assert!(refused.contains("other users can change it"), "{said}: {refused}");
+            mode(0o644);
+            if crate::settings::shared_with_a_group(&file) {
+                mode(0o664);
+                assert!(GatewayConfig::read(root).is_err(), "{said}");
+                mode(0o644);
+                assert!(GatewayConfig::read(root).is_ok(), "{said}");
+            }
+        }
     }
 
     #[test]

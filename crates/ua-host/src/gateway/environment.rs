@@ -112,7 +112,7 @@ pub(crate) fn with_database(settings: &Settings, root: &Path) -> Result<Option<S
 }
 
 /// What a variable is to a broker: its paths begin at its folder, where `gateway.toml` is.
-fn own(root: &Path, name: &str, said: &str) -> String {
+pub(super) fn own(root: &Path, name: &str, said: &str) -> String {
     let setting = SETTINGS.iter().find(|setting| setting.variable == name);
     let whole = |path: &str| root.join(path).to_string_lossy().into_owned();
     setting.map_or_else(|| said.to_owned(), |setting| setting.kind.with_paths(said, whole))

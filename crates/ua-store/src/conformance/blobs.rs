@@ -66,6 +66,7 @@ pub async fn the_files_of_a_job_are_stored_with_its_run(store: &dyn Store) {
         size: 8,
         sha256: sha256("8 bytes."),
         blob: held.blob.clone(),
+        is_hidden: false,
     };
     let mut new = samples::new_run("run_1");
     new.spec.files = vec![InputFile::Taken(file.clone())];

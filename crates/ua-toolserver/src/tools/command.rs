@@ -16,10 +16,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
-use ua_files::OwnedFolder;
+use ua_files::{Closed, OwnedFolder};
 
 use crate::answer::{Answer, Failure, success};
-use crate::closed::Closed;
 use crate::confine::{Confinement, Confiner, Limits, Offers, Report, Sandbox};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::settings::Settings;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File};
+use ua_files::Closed;
 use url::Url;
 
 use super::{Document, Kind};
 use crate::answer::Failure;
-use crate::closed::Closed;
 use crate::error::ToolServerError;
 use crate::regular;
 use crate::workspace::Workspace;
