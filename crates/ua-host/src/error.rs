@@ -310,6 +310,8 @@ impl HostError {
             StoreError::Fenced { ours, theirs, .. } if theirs < ours => Self::failed(message).of_lost_writes().hint([
                 text("the database lacks that this process took the run: it was restored from a copy, or a standby that lacked some writes took over; "),
                 text("compare `ua calls list` with what was received, then "),
+                Word::Accept,
+                text(" and "),
                 Word::Resume(""),
                 text(" ("),
                 Word::Move,
@@ -328,6 +330,8 @@ impl HostError {
                     "it was restored from a copy, or a standby that lacked some writes took over; receipts may be missing: compare \
                      `ua calls list` with what was received, then ",
                 ),
+                Word::Accept,
+                text(" and "),
                 Word::Resume(""),
                 text(" ("),
                 Word::Move,
@@ -535,7 +539,6 @@ mod tests {
         format!("{:?}", HostError::store("open the runtime database", &error))
     }
 
-    /// Whatever fails once a run is stored: nobody is told to start the job again.
     /// Whatever was to be done: that no more files can be opened is no mistake of whoever asked, and no failure of what was tried.
     #[test]
     fn what_is_short_is_a_matter_of_storage_wherever_it_is_met() {
@@ -552,6 +555,23 @@ mod tests {
         assert_eq!(HostError::usage("a file says (os error x)").kind(), Kind::Usage);
     }
 
+    /// A run whose writes are gone is held: who is told to look and go on is told of the command without which nothing goes on.
+    #[test]
+    fn whoever_is_told_that_the_database_went_back_is_told_how_that_is_accepted() {
+        let run = RunId::parse("run_1").unwrap();
+        let gone = [
+            StoreError::WentBack { run: run.clone(), written: 1, confirmed: 2 },
+            StoreError::Fenced { run: run.clone(), ours: 3, theirs: 2 },
+        ];
+        for error in gone {
+            let told = HostError::store("write what it did", &error).of_run(&run, false);
+            let hint = told.hint_text().unwrap();
+            let way = "then `ua db accept run_1` and `ua resume run_1` (`ua queue move run_1` when workers have it)";
+            assert!(hint.contains(way), "{hint}");
+        }
+    }
+
+    /// Whatever fails once a run is stored: nobody is told to start the job again.
     #[test]
     fn what_fails_when_a_run_is_stored_is_gone_on_with_by_its_name() {
         let run = RunId::parse("run_1").unwrap();

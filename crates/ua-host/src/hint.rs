@@ -24,6 +24,8 @@ pub enum Word {
     Resume(&'static str),
     /// To move the run into the queue of this place.
     Move,
+    /// To let the run continue although the database may lack what it sent.
+    Accept,
     /// To look at the run.
     Show,
     /// That nothing came of it: no run was begun; of one that is stored, nothing was sent.
@@ -96,9 +98,13 @@ impl Hint {
         let words = self.0.into_iter().filter_map(|word| match word {
             Word::NothingNew | Word::FindsOut => None,
             Word::AgainOrResume => Some(Word::Again),
-            word @ (Word::Text(_) | Word::Again | Word::Resume(_) | Word::Move | Word::Show | Word::NothingBegun) => {
-                Some(word)
-            }
+            word @ (Word::Text(_)
+            | Word::Again
+            | Word::Resume(_)
+            | Word::Move
+            | Word::Accept
+            | Word::Show
+            | Word::NothingBegun) => Some(word),
         });
         Self(words.chain([text("; nothing was changed")]).collect())
     }
@@ -127,6 +133,9 @@ impl Hint {
                 (Word::Move, _) => {
                     let _infallible = write!(out, "`ua queue move {run}`");
                 }
+                (Word::Accept, _) => {
+                    let _infallible = write!(out, "`ua db accept {run}`");
+                }
                 (Word::Show, _) => {
                     let _infallible = write!(out, "`ua runs show {run}`");
                 }
@@ -141,7 +150,7 @@ impl Hint {
     fn continues(&self) -> bool {
         self.0.iter().any(|word| match word {
             Word::Again | Word::AgainOrResume | Word::Resume(_) | Word::Move => true,
-            Word::Text(_) | Word::FindsOut | Word::NothingNew | Word::Show | Word::NothingBegun => false,
+            Word::Text(_) | Word::Accept | Word::FindsOut | Word::NothingNew | Word::Show | Word::NothingBegun => false,
         })
     }
 }
@@ -164,8 +173,15 @@ mod tests {
 
     use super::*;
 
-    const WORDS: [Word; 6] =
-        [Word::Again, Word::AgainOrResume, Word::Resume(" --take-over"), Word::Move, Word::Show, Word::NothingBegun];
+    const WORDS: [Word; 7] = [
+        Word::Again,
+        Word::AgainOrResume,
+        Word::Resume(" --take-over"),
+        Word::Move,
+        Word::Accept,
+        Word::Show,
+        Word::NothingBegun,
+    ];
 
     fn of(is_new: bool) -> OfRun {
         OfRun { run: RunId::parse("run_1").unwrap(), command: "ua submit --run run_1".to_owned(), is_new }
@@ -181,6 +197,7 @@ mod tests {
                 "give the command again; `ua resume RUN` continues a run that was begun",
                 "`ua resume RUN --take-over`",
                 "`ua queue move RUN`",
+                "`ua db accept RUN`",
                 "`ua runs show RUN`",
                 "nothing was started",
             ]
@@ -192,6 +209,7 @@ mod tests {
                 "`ua submit --run run_1`",
                 "`ua resume run_1 --take-over`",
                 "`ua queue move run_1`",
+                "`ua db accept run_1`",
                 "`ua runs show run_1`",
                 "nothing was sent",
             ]
@@ -227,15 +245,21 @@ mod tests {
         assert_eq!((told(None, Some(&of(false))), told(None, None)), (None, None));
         for word in WORDS {
             let told = told(Some(&word.clone().into()), Some(&of(true))).unwrap();
-            assert_eq!(told.contains(stored), matches!(word, Word::Show | Word::NothingBegun), "{told}");
+            assert_eq!(told.contains(stored), matches!(word, Word::Accept | Word::Show | Word::NothingBegun), "{told}");
         }
     }
 
     /// What is a word here is written as text nowhere else: nobody could put the run into it.
     #[test]
     fn no_hint_writes_a_word_as_text() {
-        const WORDS: [&str; 5] =
-            ["ive the command again", "resume RUN", "resume last", "queue move RUN", "othing was started"];
+        const WORDS: [&str; 6] = [
+            "ive the command again",
+            "resume RUN",
+            "resume last",
+            "queue move RUN",
+            "db accept RUN",
+            "othing was started",
+        ];
         let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
         let mut looked = 0;
         while let Some(folder) = folders.pop() {
