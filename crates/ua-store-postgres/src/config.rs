@@ -12,6 +12,7 @@ use ua_store::{Retry, StoreError};
 
 use crate::error::{refused, unavailable};
 use crate::history::Position;
+use crate::notes::forget_mark;
 use ua_core::ShowPath as _;
 
 /// How long a connection may be silent where an answer is due.
@@ -104,12 +105,13 @@ pub fn database_beside(locks: &Path) -> std::io::Result<Option<String>> {
     }
 }
 
-/// Forgets which one is, because a person moved it or took it back.
+/// Forgets which one is, because a person moved it or took it back, and how far it was: moved once more, it begins anew.
 ///
 /// # Errors
 ///
-/// The note cannot be removed.
+/// A note cannot be removed.
 pub fn forget_database_beside(locks: &Path) -> std::io::Result<()> {
+    forget_mark(locks)?;
     match fs::remove_file(locks.join(DATABASE_ID)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
@@ -121,8 +123,21 @@ const DATABASE_POSITION: &str = "database_position";
 
 /// How far the log of the server was, as it was noted with a folder of locks. What cannot be read says nothing.
 pub(crate) fn position_beside(locks: &Path) -> Option<Position> {
-    let noted = Folder::open_itself(locks).and_then(|locks| locks.read(DATABASE_POSITION, MAX_ID_BYTES)).ok()?;
-    Position::parse(std::str::from_utf8(&noted).ok()?)
+    Folder::open_itself(locks).and_then(|locks| position_in(&locks)).ok().flatten()
+}
+
+fn position_in(locks: &Folder) -> std::io::Result<Option<Position>> {
+    let noted = match locks.read(DATABASE_POSITION, MAX_ID_BYTES) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        noted => noted?,
+    };
+    let position = std::str::from_utf8(&noted).ok().and_then(Position::parse);
+    position.map(Some).ok_or_else(|| std::io::Error::other("it does not say how far"))
+}
+
+/// The file that says how far the log was, and why it cannot be read, if it is there and cannot.
+pub(crate) fn why_position_is_unread(locks: &Folder) -> Option<(&'static str, std::io::Error)> {
+    position_in(locks).err().map(|why| (DATABASE_POSITION, why))
 }
 
 /// Notes how far it is.

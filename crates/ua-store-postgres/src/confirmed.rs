@@ -4,7 +4,8 @@
 //! for may be changed behind the last look. So of each run that is driven from a root the number of its newest durable batch is noted among the
 //! locks, once that was acknowledged and before what it was written for is sent. A server that has fewer of them lacks some.
 //!
-//! Like `effects.log` it is not synced: a process that is killed loses nothing of it, a machine that stops may lose the newest.
+//! Like `effects.log` it is not synced: a process that is killed loses nothing of it, a machine that stops may lose the newest. How all notes of a
+//! root are looked at, and when one is removed, is in `notes.rs`.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -40,15 +41,47 @@ impl Confirmed {
 
     /// What is noted of a run of this database. What cannot be read says nothing.
     pub(crate) fn beside(locks: &Path, database: &str, run: &str) -> Option<Self> {
-        let noted = Folder::open_itself(locks).and_then(|locks| locks.read(name_of(run), MAX_BYTES)).ok()?;
-        Self::parse(std::str::from_utf8(&noted).ok()?).filter(|noted| noted.database == database)
+        let noted = Folder::open_itself(locks).and_then(|locks| Self::read(&locks, run)).ok()?;
+        noted.filter(|noted| noted.is_of(database))
+    }
+
+    /// What is noted of a run, of whichever database.
+    ///
+    /// # Errors
+    ///
+    /// There is a note, and it cannot be read.
+    pub(crate) fn read(locks: &Folder, run: &str) -> std::io::Result<Option<Self>> {
+        let noted = match locks.read(file_of(run), MAX_BYTES) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            noted => noted?,
+        };
+        let noted = std::str::from_utf8(&noted).ok().and_then(Self::parse);
+        noted.map(Some).ok_or_else(|| std::io::Error::other("it does not say what was confirmed"))
+    }
+
+    /// Removes the note, unless another one has taken its place; whether it did.
+    pub(crate) fn remove(&self, locks: &Path, run: &str) -> std::io::Result<bool> {
+        let locks = Folder::open_itself(locks)?;
+        if Self::read(&locks, run)?.as_ref() != Some(self) {
+            return Ok(false);
+        }
+        match locks.remove(file_of(run)) {
+            // Another process was faster.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            removed => removed.map(|()| true),
+        }
+    }
+
+    /// Whether it is of the database with this identity.
+    pub(crate) fn is_of(&self, database: &str) -> bool {
+        self.database == database
     }
 
     /// Notes it.
     pub(crate) fn note(&self, locks: &Path, run: &str) -> std::io::Result<()> {
         let mut made = tempfile::NamedTempFile::new_in(locks)?;
         made.write_all(self.noted().as_bytes())?;
-        made.persist(locks.join(name_of(run))).map(drop).map_err(|error| error.error)
+        made.persist(locks.join(file_of(run))).map(drop).map_err(|error| error.error)
     }
 
     fn noted(&self) -> String {
@@ -77,9 +110,23 @@ impl Confirmed {
     }
 }
 
+impl std::fmt::Display for Confirmed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "batch {} of epoch {} at {}", self.batches, self.epoch, self.at)
+    }
+}
+
+/// How the files of runs among the locks end.
+const ENDING: &str = ".confirmed";
+
 /// The file of a run among the locks.
-fn name_of(run: &str) -> String {
-    format!("{run}.confirmed")
+pub(crate) fn file_of(run: &str) -> String {
+    format!("{run}{ENDING}")
+}
+
+/// The run whose file it is.
+pub(crate) fn run_of(file: &str) -> Option<&str> {
+    file.strip_suffix(ENDING)
 }
 
 #[cfg(test)]
@@ -125,6 +172,26 @@ mod tests {
         let text = noted.noted();
         for (end, _) in text.match_indices(' ') {
             assert_eq!(Confirmed::parse(&text[..end]), None, "{}", &text[..end]);
+        }
+        assert_eq!(run_of(&file_of("run_1")), Some("run_1"));
+        assert_eq!(run_of("run_1.lock"), None);
+        std::fs::write(locks.path().join(file_of("run_2")), "damaged").unwrap();
+        let folder = Folder::open(locks.path()).unwrap();
+        assert!(Confirmed::read(&folder, "run_2").is_err() && Confirmed::read(&folder, "run_3").unwrap().is_none());
+        assert_eq!(Confirmed::beside(locks.path(), "db", "run_2"), None);
+    }
+
+    /// A note that took the place of the one that is over is of somebody who writes.
+    #[test]
+    fn only_the_note_that_is_over_is_removed() {
+        let locks = tempfile::tempdir().unwrap();
+        let (over, newer) =
+            (Confirmed::of("db", &lease(3, "a"), 7, at(100)), Confirmed::of("db", &lease(4, "b"), 1, at(200)));
+        newer.note(locks.path(), "run_1").unwrap();
+        assert!(!over.remove(locks.path(), "run_1").unwrap());
+        assert_eq!(Confirmed::beside(locks.path(), "db", "run_1"), Some(newer.clone()));
+        for is_there in [true, false] {
+            assert_eq!(newer.remove(locks.path(), "run_1").unwrap(), is_there);
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! In rows that went back nothing shows that. But a server that is promoted, or recovered to a moment, begins another *timeline*; what was filled
 //! from a dump is another system, database or table; and a server whose files were put back has a shorter log: all of that can be asked for. So the
-//! history is noted in the database, and with the locks of a root how far its log was, and of each run how many of its durable batches were confirmed
-//! (`confirmed.rs`). In a history that may lack something each run that has not ended is held until a person accepts it, as after a copy of a file
-//! without its log: nobody knows what was sent for it in the part that is gone. A new history counts as the whole one only where commits waited for
-//! standbys, as the database itself has it noted, and neither the log nor a run is shorter than it was.
+//! history is noted in the database, and with the locks of a root how far its log was, of each run how many of its durable batches were confirmed
+//! (`confirmed.rs`), and how far the root counted in the database itself (`notes.rs`). In a history that may lack something each run that has not
+//! ended is held until a person accepts it, as after a copy of a file without its log: nobody knows what was sent for it in the part that is gone. A
+//! new history counts as the whole one only where commits waited for standbys, as the database itself has it noted, and neither the log nor a run nor
+//! the count is shorter than it was.
 //!
 //! Here alone it is known what a server that went back is, and every way to send leads through here, whoever goes it: the store itself looks before a
 //! run is taken and in the transaction that takes it (`Change::Acquire`), with the signs of life of its owner, when a write of an owner is refused
@@ -15,7 +16,8 @@
 //! Invariant: in a history that is seen to lack something, no run that it has as unfinished is taken before a person has said so, and no session at
 //! the gateway starts anything while another one of its project is held. Proved by: `tests/it/history.rs`; the e2e tests `failover`. What it does
 //! not see: a standby that lacks the last seconds and was promoted although commits waited for another one, where what is gone was written from
-//! a root whose locks are gone as well, or by a run whose root has not looked at it since; and runs that were begun and lost whole.
+//! a root whose locks are gone as well, or since the last mark of a root that no worker works for; and runs that were begun and lost whole by such a
+//! root.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +34,7 @@ use crate::confirmed::Confirmed;
 use crate::db::Db;
 use crate::error::{DbError, refused};
 use crate::locks::Shared;
+use crate::notes::Mark;
 use crate::store::PostgresStore;
 use crate::value::{Value, named, params};
 
@@ -46,19 +49,21 @@ const HELD: &str = "held/";
 /// How the keys begin that say who accepted a run, and when.
 const ACCEPTED: &str = "accepted/";
 
-/// Which history it is, how long its log, whether commits wait for standbys, and what is noted of the first and the last. A standby has no history
-/// of its own.
+/// Which history it is, how long its log, whether commits wait for standbys, what is noted of the first and the last, and how far a root counted. A
+/// standby has no history of its own.
 const SEEN: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL \
       ELSE system_identifier::text || ':' || (SELECT oid FROM pg_database WHERE datname = current_database()) \
         || ':' || 'ua.meta'::regclass::oid || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END, \
     CASE WHEN pg_is_in_recovery() THEN NULL ELSE (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint END, \
     current_setting('synchronous_standby_names') <> '', \
     (SELECT value FROM ua.meta WHERE key = 'history'), \
-    (SELECT value FROM ua.meta WHERE key = 'commits_wait') \
+    (SELECT value FROM ua.meta WHERE key = 'commits_wait'), \
+    (SELECT value FROM ua.meta WHERE key = $1) \
     FROM pg_control_system()";
 
-/// Whether what is noted can be read.
-const NOTED: &str = "SELECT value FROM ua.meta WHERE key = 'history'";
+/// Of a server that does not say the first: how far a root counted, and whether it is one that takes no writes, as a standby is, which may be behind.
+const NOTED: &str =
+    "SELECT (SELECT value FROM ua.meta WHERE key = $1), current_setting('transaction_read_only') = 'on'";
 
 /// The runs that are held and have not ended: those of the family of one, or all. Of a session at the gateway also the others of its project, since a
 /// doubt about what they sent would reach it.
@@ -82,9 +87,10 @@ const HELD_SESSIONS: &str = "SELECT b.run_id, EXISTS (SELECT FROM ua.gateway_ses
     FROM ua.gateway_sessions b JOIN ua.meta m ON m.key = 'held/' || b.run_id JOIN ua.runs r ON r.run_id = b.run_id \
     WHERE r.status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY r.seq";
 
-/// Holds whatever has not ended.
+/// Holds whatever has not ended, and was not accepted since a moment, if there is one.
 const HOLD: &str = "INSERT INTO meta (key, value) \
     SELECT 'held/' || run_id, (SELECT max(updated_at) FROM runs) FROM runs WHERE status NOT IN ('succeeded', 'failed', 'cancelled') \
+    AND NOT EXISTS (SELECT FROM meta y WHERE y.key = 'accepted/' || runs.run_id AND y.value > $1::text) \
     ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
 /// Pauses what is due: an instant may have been submitted in the part that is gone, and its run with it. One that is yet to come was not.
@@ -133,6 +139,8 @@ struct Seen {
     noted: Option<String>,
     /// Whether commits waited, as it was noted.
     waited: Option<bool>,
+    /// How far a root counted.
+    counted: Option<String>,
 }
 
 /// What follows from it.
@@ -147,8 +155,8 @@ enum Step {
 }
 
 /// What is stored of a run and speaks for or against taking it or one that belongs to it.
-struct Kin {
-    run_id: String,
+pub(crate) struct Kin {
+    pub(crate) run_id: String,
     /// Of its newest owner.
     epoch: u64,
     /// How many numbered batches that one wrote.
@@ -159,7 +167,8 @@ struct Kin {
 }
 
 impl Kin {
-    fn of(row: &Row) -> Result<Self, DbError> {
+    /// Of a row that has these columns.
+    pub(crate) fn of(row: &Row) -> Result<Self, DbError> {
         let column = Columns::new(row, "runs", "run_id");
         let accepted: Option<String> = column.get("accepted")?;
         Ok(Self {
@@ -173,7 +182,22 @@ impl Kin {
 
     /// Whether it is less than was confirmed, and nobody knows.
     fn lacks(&self, confirmed: &Confirmed) -> bool {
-        !self.is_held && confirmed.is_lacked_by(self.epoch, self.batches, self.accepted_at)
+        !self.is_held && self.has_less_than(confirmed)
+    }
+
+    /// Whether it is less than was confirmed, and nobody accepted that.
+    pub(crate) fn has_less_than(&self, confirmed: &Confirmed) -> bool {
+        confirmed.is_lacked_by(self.epoch, self.batches, self.accepted_at)
+    }
+
+    /// The epoch of its newest owner, and how many numbered batches that one wrote.
+    pub(crate) fn written(&self) -> (u64, u64) {
+        (self.epoch, self.batches)
+    }
+
+    /// Whether it is held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
     }
 }
 
@@ -220,6 +244,8 @@ pub(crate) struct Taking {
     passed: Option<Position>,
     /// What was confirmed of it.
     confirmed: Option<Confirmed>,
+    /// How far the root counted.
+    mark: Option<Mark>,
     /// Whether the server says which history it has.
     tells: bool,
 }
@@ -239,6 +265,10 @@ pub(crate) struct Looked {
     alive_at: Mutex<Option<Timestamp>>,
     /// The start before which it was looked at last.
     started_at: Mutex<Option<Timestamp>>,
+    /// The sign of life of a worker with which all notes were looked at last.
+    notes_at: Mutex<Option<Timestamp>>,
+    /// How many connections had been made before that.
+    notes_made: AtomicU64,
     /// The identity of the database, as it is noted with the locks.
     database: OnceLock<String>,
 }
@@ -253,12 +283,19 @@ impl Looked {
         self.tells.store(tells, Ordering::SeqCst);
         self.asked.store(true, Ordering::SeqCst);
     }
+
+    /// Whether all notes are to be looked at at this instant, which is the last look then: `every` so often, and behind each new connection.
+    pub(crate) fn are_notes_due(&self, at: Timestamp, every: Duration) -> bool {
+        let made = self.made.load(Ordering::SeqCst);
+        let is_new = self.notes_made.swap(made, Ordering::SeqCst) != made;
+        is_due(&self.notes_at, at, every) || is_new
+    }
 }
 
 /// Whether so much time has passed since `last` that it is looked once more at this instant, which is the last one then.
-fn is_due(last: &Mutex<Option<Timestamp>>, at: Timestamp) -> bool {
+fn is_due(last: &Mutex<Option<Timestamp>>, at: Timestamp, every: Duration) -> bool {
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_due = last.is_none_or(|last| at < last || at.since(last) >= LOOKS_EVERY);
+    let is_due = last.is_none_or(|last| at < last || at.since(last) >= every);
     if is_due {
         *last = Some(at);
     }
@@ -274,7 +311,13 @@ impl Seen {
             waits: row.try_get(2)?,
             noted: row.try_get(3)?,
             waited: waited.map(|word| word == word_of(true)),
+            counted: row.try_get(5)?,
         })
+    }
+
+    /// Whether a root had counted further than it says. A standby may be behind.
+    fn is_short_of(&self, mark: Option<&Mark>) -> bool {
+        self.here.is_some() && mark.is_some_and(|mark| mark.is_lacked_by(self.counted.as_deref()))
     }
 
     /// What follows, where this place was passed by what was done from here.
@@ -313,6 +356,13 @@ fn word_of(waits: bool) -> &'static str {
     if waits { "yes" } else { "no" }
 }
 
+/// Whether a root had counted further than this row of a server says that takes writes.
+fn is_short(noted: Option<&Row>, mark: Option<&Mark>) -> Result<bool, DbError> {
+    let Some((row, mark)) = noted.zip(mark) else { return Ok(false) };
+    let (counted, is_read_only): (Option<String>, bool) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(!is_read_only && mark.is_lacked_by(counted.as_deref()))
+}
+
 /// Whether the server does not say which history it has, as services with a storage of their own may not: then nothing is judged by it.
 fn is_not_told(error: &StoreError) -> bool {
     let StoreError::Unavailable { source: Some(source), .. } = error else { return false };
@@ -328,13 +378,18 @@ impl PostgresStore {
     ///
     /// The database cannot be read or written.
     pub async fn note_history(&self) -> Result<(), StoreError> {
-        let rows = match self.ask(SEEN, Vec::new()).await {
+        // Before the server is asked: what others count meanwhile is in what it says.
+        let mark = self.mark_here();
+        let of_mark = || vec![Value::Text(mark.as_ref().map(Mark::key))];
+        let rows = match self.ask(SEEN, of_mark()).await {
             Err(error) if is_not_told(&error) => {
                 // It is not because of the table that it is not told.
-                self.ask(NOTED, Vec::new()).await?;
+                let noted = self.ask(NOTED, of_mark()).await?;
                 self.looked().asked(false);
                 tracing::debug!(%error, "the server does not say which history it has");
-                return Ok(());
+                let is_short = is_short(noted.first(), mark.as_ref()).map_err(DbError::into_store)?;
+                let Some(mark) = mark.filter(|_| is_short) else { return Ok(()) };
+                return self.write_apart(Shared::History, move |db| db.hold_if_short_of(&mark)).await;
             }
             asked => asked?,
         };
@@ -342,13 +397,19 @@ impl PostgresStore {
         let Some(row) = rows.first() else { return Ok(()) };
         let seen = Seen::of(row).map_err(DbError::into_store)?;
         let passed = self.passed_beside();
-        let step = seen.step(passed.as_ref());
+        let (step, is_short) = (seen.step(passed.as_ref()), seen.is_short_of(mark.as_ref()));
         // It is noted beside the locks when a commit behind it was acknowledged: the log is that long then, whatever becomes of the server.
         self.has_seen(seen.here);
-        if step == Step::Nothing {
+        if step == Step::Nothing && !is_short {
             return Ok(());
         }
-        self.write_apart(Shared::History, move |db| db.note_history(passed.as_ref())).await
+        self.write_apart(Shared::History, move |db| db.note_history(passed.as_ref(), mark.as_ref())).await
+    }
+
+    /// How far the root that works here counted.
+    fn mark_here(&self) -> Option<Mark> {
+        let (locks, database) = self.root_here()?;
+        Mark::beside(locks, database)
     }
 
     /// Looks whether the server lacks what the database itself or this root knows of, for a run and what belongs to it, and holds what has not ended
@@ -363,9 +424,11 @@ impl PostgresStore {
             kin.lacks(&confirmed).then_some((kin.run_id, confirmed))
         });
         let suspects: Vec<(String, Confirmed)> = suspects.collect();
-        if suspects.is_empty() {
-            return Ok(());
-        }
+        if suspects.is_empty() { Ok(()) } else { self.hold_for(suspects).await }
+    }
+
+    /// Holds what has not ended, if one of these runs has less than was confirmed of it.
+    pub(crate) async fn hold_for(&self, suspects: Vec<(String, Confirmed)>) -> Result<(), StoreError> {
         self.write_apart(Shared::History, move |db| db.hold_if_lacking(&suspects)).await
     }
 
@@ -374,7 +437,7 @@ impl PostgresStore {
         if about.acquires.is_some() && !self.looked().asked.load(Ordering::SeqCst) {
             self.note_history().await?;
         }
-        if about.alive_at.is_some_and(|at| is_due(&self.looked().alive_at, at))
+        if about.alive_at.is_some_and(|at| is_due(&self.looked().alive_at, at, LOOKS_EVERY))
             && let Err(error) = self.note_history().await
         {
             tracing::debug!(%error, "which history the server has could not be looked at");
@@ -441,7 +504,7 @@ impl PostgresStore {
         let run = batch.changes().find_map(acquired)?;
         let confirmed = self.root_here().and_then(|(locks, database)| Confirmed::beside(locks, database, run.as_str()));
         let tells = self.looked().tells.load(Ordering::SeqCst);
-        Some(Taking { run, passed: self.passed_beside(), confirmed, tells })
+        Some(Taking { run, passed: self.passed_beside(), confirmed, mark: self.mark_here(), tells })
     }
 
     /// Refuses a start of a session at the gateway while another one of its project is held. Looked at behind every connection that was made, since a
@@ -449,7 +512,7 @@ impl PostgresStore {
     async fn refuse_beside_held(&self, about: &About) -> Result<(), StoreError> {
         let Some((lease, at)) = about.owner.as_ref().zip(about.starts_at) else { return Ok(()) };
         let (run, made) = (&lease.run_id, self.looked().made.load(Ordering::SeqCst));
-        let is_due = is_due(&self.looked().started_at, at);
+        let is_due = is_due(&self.looked().started_at, at, LOOKS_EVERY);
         if self.looked().sure.load(Ordering::SeqCst) == made && !is_due {
             return Ok(());
         }
@@ -473,7 +536,7 @@ impl PostgresStore {
     }
 
     /// The locks of the root that works here, and the identity of its database.
-    fn root_here(&self) -> Option<(&Path, &str)> {
+    pub(crate) fn root_here(&self) -> Option<(&Path, &str)> {
         let locks = self.config().alone_beside.as_deref()?;
         let database = if let Some(known) = self.looked().database.get() {
             known
@@ -491,7 +554,11 @@ impl PostgresStore {
     ///
     /// The database cannot be read or written.
     pub async fn hold_unfinished(&self) -> Result<(), StoreError> {
-        self.write_apart(Shared::History, Db::hold_unfinished).await
+        if !self.looked().asked.load(Ordering::SeqCst) {
+            self.note_history().await?;
+        }
+        let tells = self.looked().tells.load(Ordering::SeqCst);
+        self.write_apart(Shared::History, move |db| db.hold_unfinished(tells)).await
     }
 
     /// The runs that have not ended and that nobody drives before a person has accepted them, oldest first: those of the family of one, and of its
@@ -546,8 +613,13 @@ impl Db {
         if self.is_to_end(&taking.run)? {
             return Ok(());
         }
-        let seen = if taking.tells { self.row(SEEN, params![], Seen::of)? } else { None };
-        let is_another = seen.is_some_and(|seen| seen.step(taking.passed.as_ref()) == Step::Hold);
+        let mark = taking.mark.as_ref();
+        let seen = if taking.tells { self.row(SEEN, params![mark.map(Mark::key)], Seen::of)? } else { None };
+        let is_another = match (seen, mark) {
+            (Some(seen), mark) => seen.step(taking.passed.as_ref()) == Step::Hold || seen.is_short_of(mark),
+            (None, Some(mark)) => mark.is_lacked_by(self.stored(mark)?.as_deref()),
+            (None, None) => false,
+        };
         let kin = self.rows(KIN, params![taking.run.as_str()], Kin::of)?;
         let lacks = |kin: &Kin| {
             kin.run_id == taking.run.as_str() && taking.confirmed.as_ref().is_some_and(|noted| kin.lacks(noted))
@@ -581,49 +653,70 @@ impl Db {
             let kin = self.rows(KIN, params![run.as_str()], Kin::of)?;
             if kin.iter().any(|kin| kin.run_id == *run && kin.lacks(confirmed)) {
                 tracing::warn!(%run, "the server lacks writes that it had confirmed; runs that have not ended are held");
-                self.hold_all();
+                self.hold_all(None);
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Holds what has not ended, and pauses what is due. Of whoever queues a run for a schedule beside this, the run is there already and is held, or
-    /// the schedule is found paused ([`FleetChange::EnqueueDue`](ua_store::FleetChange::EnqueueDue)).
-    fn hold_all(&self) {
+    /// Holds what has not ended, but for what a person accepted `since` a moment, and pauses what is due. Of whoever queues a run for a schedule
+    /// beside this, the run is there already and is held, or the schedule is found paused
+    /// ([`FleetChange::EnqueueDue`](ua_store::FleetChange::EnqueueDue)).
+    pub(crate) fn hold_all(&self, since: Option<Timestamp>) {
         self.serialise(Shared::Fleet, "");
-        self.execute(HOLD, params![]);
+        self.execute(HOLD, params![since.map(|since| since.to_string())]);
         self.execute(PAUSE, params![]);
     }
 
-    fn hold_unfinished(&self) -> Result<(), DbError> {
-        let here = self.row(SEEN, params![], Seen::of)?.and_then(|seen| seen.here);
-        let here = here.map(|here| here.history).unwrap_or_default();
+    /// The same, once in each history; where the server does not tell which one it has, once.
+    fn hold_unfinished(&self, tells: bool) -> Result<(), DbError> {
+        let seen = if tells { self.row(SEEN, params![None::<String>], Seen::of)? } else { None };
+        let here = seen.and_then(|seen| seen.here).map(|here| here.history).unwrap_or_default();
         let sql = "SELECT value FROM meta WHERE key = $1";
         let lacking: Option<String> = self.row(sql, params![LACKING], |row| Ok(row.try_get(0)?))?;
         if lacking.as_ref() != Some(&here) {
             tracing::warn!(%here, "the server lacks writes that it had taken; runs that have not ended are held");
-            self.hold_all();
+            self.hold_all(None);
             self.put(LACKING, &here);
         }
         Ok(())
     }
 
-    fn note_history(&self, passed: Option<&Position>) -> Result<(), DbError> {
-        let Some(seen) = self.row(SEEN, params![], Seen::of)? else { return Ok(()) };
-        let step = seen.step(passed);
+    /// Holds what has not ended, if a root had counted further; once, since it is as far again then.
+    fn hold_if_short_of(&self, mark: &Mark) -> Result<(), DbError> {
+        if mark.is_lacked_by(self.stored(mark)?.as_deref()) {
+            tracing::warn!("the server lacks what this root had counted in it; runs that have not ended are held");
+            self.hold_all(Some(mark.at()));
+            self.put(&mark.key(), &mark.number().to_string());
+        }
+        Ok(())
+    }
+
+    fn note_history(&self, passed: Option<&Position>, mark: Option<&Mark>) -> Result<(), DbError> {
+        let Some(seen) = self.row(SEEN, params![mark.map(Mark::key)], Seen::of)? else { return Ok(()) };
+        let short = mark.filter(|mark| seen.is_short_of(Some(*mark)));
+        let seen_step = seen.step(passed);
+        let step = if short.is_some() { Step::Hold } else { seen_step };
         let Some(here) = seen.here.filter(|_| step != Step::Nothing).map(|here| here.history) else { return Ok(()) };
         if step == Step::Hold {
-            tracing::warn!(noted = ?seen.noted, %here, "the server has another history than before; runs that have not ended are held");
-            self.hold_all();
+            tracing::warn!(
+                noted = ?seen.noted, %here, is_short = short.is_some(),
+                "the server has another history than before; runs that have not ended are held"
+            );
+            // In a history that nobody has seen nothing was accepted.
+            self.hold_all(short.map(Mark::at).filter(|_| seen_step != Step::Hold));
             self.put(LACKING, &here);
+        }
+        if let Some(mark) = short {
+            self.put(&mark.key(), &mark.number().to_string());
         }
         self.put(HISTORY, &here);
         self.put(COMMITS_WAIT, word_of(seen.waits));
         Ok(())
     }
 
-    fn put(&self, key: &str, value: &str) {
+    pub(crate) fn put(&self, key: &str, value: &str) {
         self.execute(PUT, named! { ":key": key, ":value": value });
     }
 }
@@ -652,8 +745,8 @@ mod tests {
                         Some((before, 110)),
                         Some((other, 110)),
                     ] {
-                        let seen =
-                            Seen { here: Some(position(here, 100)), waits, noted: noted.map(str::to_owned), waited };
+                        let (here_now, noted_then) = (Some(position(here, 100)), noted.map(str::to_owned));
+                        let seen = Seen { here: here_now, waits, noted: noted_then, waited, counted: None };
                         let lacks = match passed {
                             Some((history, 110)) if history == here => true,
                             // Whoever noted this history has looked already.

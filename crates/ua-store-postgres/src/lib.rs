@@ -29,6 +29,7 @@ mod kept;
 mod ledger_rows;
 mod lineage_rows;
 mod locks;
+mod notes;
 mod only_one;
 mod override_rows;
 mod places;
@@ -47,6 +48,7 @@ pub use config::{Place, PostgresConfig, database_beside, forget_database_beside}
 pub use error::is_read_only;
 pub use filling::Filling;
 pub use health::Health;
+pub use notes::Noted;
 pub use only_one::OnlyOne;
 pub use places::HeldBy;
 #[doc(hidden)]

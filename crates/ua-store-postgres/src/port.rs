@@ -199,11 +199,16 @@ impl FleetStore for PostgresStore {
     }
 
     async fn fleet(&self, change: FleetChange) -> Result<FleetDone, StoreError> {
+        let is_sign_of_life = matches!(change, FleetChange::Register(_) | FleetChange::Renew { .. });
         // Every few seconds, so that it is noted soon behind the change, and how commits are waited for shortly before it.
-        if matches!(change, FleetChange::Register(_) | FleetChange::Renew { .. }) {
+        if is_sign_of_life {
             self.note_history().await?;
         }
-        self.write_apart(Shared::Fleet, move |db| apply_fleet(db, change.clone())).await
+        let done = self.write_apart(Shared::Fleet, move |db| apply_fleet(db, change.clone())).await?;
+        if is_sign_of_life {
+            self.look_now_and_then();
+        }
+        Ok(done)
     }
 
     async fn fleet_state(&self, most: u32) -> Result<FleetState, StoreError> {

@@ -144,6 +144,11 @@ impl PostgresStore {
         &self.config
     }
 
+    /// Where what its callers do not wait for is done.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// What is known of its history.
     pub(crate) fn looked(&self) -> &Looked {
         &self.looked

@@ -11,6 +11,7 @@ mod earlier;
 mod health;
 mod history;
 mod known;
+mod notes;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod only_one;

@@ -4,7 +4,7 @@ use serde_json::json;
 use ua_core::Timestamp;
 use ua_host::Host;
 use ua_host::home::Home;
-use ua_store::FleetStore as _;
+use ua_store::{FleetStore as _, Store as _, StoreError};
 use ua_store_postgres::{PostgresConfig, PostgresStore};
 
 use super::DbCommand;
@@ -28,8 +28,39 @@ pub(super) async fn run(host: &Host, server: &PostgresConfig, command: DbCommand
             "PostgreSQL has its own copies: pg_dump and pg_restore, or pg_basebackup with the log; nothing was changed",
         )),
         DbCommand::Accept { run } => Box::pin(super::accept(host, &run)).await,
-        DbCommand::Prune(args) => super::super::prune::run(home, &args).await,
+        DbCommand::Prune(args) => {
+            let code = super::super::prune::run(home, &args).await?;
+            // What cannot be removed now does no harm, and a worker removes it.
+            if !args.dry_run
+                && let Err(error) = clear_notes(home, server).await
+            {
+                tracing::debug!(%error, "what was noted of runs that have ended stays");
+            }
+            Ok(code)
+        }
     }
+}
+
+/// The database as it is used from this root, with what the root noted of it; `None` where it is used with another one, or with none.
+async fn used_here(home: &Home, server: &PostgresConfig, identity: &str) -> Result<Option<PostgresStore>, StoreError> {
+    let locks = home.locks();
+    if !ua_store_postgres::database_beside(&locks).is_ok_and(|noted| noted.as_deref() == Some(identity)) {
+        return Ok(None);
+    }
+    let mut config = server.clone();
+    config.alone_beside = Some(locks);
+    PostgresStore::open(&config).await.map(Some)
+}
+
+/// Removes what the root noted of runs that have ended, as workers do.
+async fn clear_notes(home: &Home, server: &PostgresConfig) -> Result<(), StoreError> {
+    let looks = PostgresStore::open(server).await?;
+    let identity = looks.database_id().await;
+    looks.close();
+    let Some(store) = used_here(home, server, &identity?).await? else { return Ok(()) };
+    let cleared = store.clear_notes().await;
+    store.close();
+    cleared.map(drop)
 }
 
 async fn migrate(server: &PostgresConfig) -> Result<u8, HostError> {
@@ -65,12 +96,32 @@ fn between_clocks(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Opt
 }
 
 async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: bool) -> Result<u8, HostError> {
-    let store = PostgresStore::open(server).await.map_err(|e| HostError::store("open the runtime database", &e))?;
+    let opened = |error: StoreError| HostError::store("open the runtime database", &error);
+    let mut store = PostgresStore::open(server).await.map_err(opened)?;
+    // A role that may read nothing is told so below.
+    if let Ok(identity) = store.database_id().await
+        && let Some(rooted) = used_here(home, server, &identity).await.map_err(opened)?
+    {
+        store.close();
+        store = rooted;
+    }
     // Nobody may have looked since another server took over. A role that may not write is told what the last one saw.
     if let Err(error) = store.note_history().await {
         tracing::debug!(%error, "which history the server has was not noted");
     }
+    // Before it is told what is held: what is noted here may say that more is.
+    let noted = store.look_at_notes().await;
     let mut health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    match noted {
+        Ok(noted) => {
+            health.findings.extend(noted.lacking);
+            health.warnings.extend(noted.unreadable);
+        }
+        Err(error) => {
+            let why = ua_host::chain(&error);
+            health.warnings.push(format!("what this root noted of its runs was not compared with the database: {why}"));
+        }
+    }
     health.warnings.extend(distance_of_clocks(&store).await?);
     health.warnings.extend(home.is_used_with_another_server(&health.db_uuid));
     health.warnings.extend(home.only_in_a_file().map(|refused| refused.to_string()));
