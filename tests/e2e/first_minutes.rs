@@ -619,3 +619,25 @@ fn a_tool_server_that_takes_long_to_start_is_named() {
     env.write("gate", "");
     running.wait().code(0);
 }
+
+/// Whoever may open too few files for a first start is told so, with what helps; and whatever is left of it is good for the next command: no folder is
+/// taken for somebody else's.
+#[test]
+fn a_first_start_that_may_open_too_few_files_leaves_nothing_in_the_way() {
+    let mut told = 0;
+    for (is_root_named, most) in
+        [true, false].into_iter().flat_map(|is_named| (4..=24).map(move |most| (is_named, most)))
+    {
+        let env = env();
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+        let first = env.run_with_open_files(most, is_root_named, &["job", &job, "--run-id", "first"]);
+        if first.stderr.contains("cannot create ") && first.stderr.contains("let this process open more files") {
+            told += 1;
+            first.code(74);
+        }
+        let again = ["job", &job, "--new", "--run-id", "second"];
+        let second = if is_root_named { env.run(&again) } else { env.run_bare(&again) };
+        second.code(0);
+    }
+    assert!(told > 0, "at no limit it was the folder that could not be made");
+}

@@ -177,6 +177,23 @@ fn a_job_key_is_used_once() {
     env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["already finished"]);
 }
 
+/// A run of an older version may have its key as the file had it, with letters and their marks apart: it answers for that key however it is written.
+#[test]
+fn a_job_key_is_used_once_also_where_an_older_run_has_it_apart() {
+    let env = env();
+    let (together, apart) = ("caf\u{e9} 2026-11", "cafe\u{301} 2026-11");
+    let job = |key: &str| env.job(&json!({"job_key": key}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
+    env.run(&["job", &job(together), "--run-id", "r"]).code(0);
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    assert_eq!(database.execute("UPDATE runs SET job_key = ?1", [apart]).unwrap(), 1);
+    drop(database);
+    for key in [together, apart] {
+        env.run(&["job", &job(key)]).code(0).says(&["--again"]).shows(&["succeeded · run r", "Sent."]);
+    }
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+}
+
 #[test]
 fn the_quick_resume_job_ends_by_itself() {
     let env = env();

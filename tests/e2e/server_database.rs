@@ -71,6 +71,43 @@ fn a_job_runs_on_a_server_once_its_schema_is_made() {
     is_whole(&env, 0);
 }
 
+/// A server that went back without a sign of its own is found by what its root noted of a run; what cannot be read of that is told. The notes of runs
+/// that are over end with them.
+#[test]
+fn a_check_compares_what_the_root_noted_of_its_runs() {
+    let Some((env, _)) = on_server("noted", false) else { return };
+    let sql = |sql: &str| cluster().unwrap().sql("noted", sql).unwrap();
+    env.run(&["db", "migrate"]).code(0);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &comment_job(&env), "--run-id", "r"]);
+    let (note, other) = (env.root().join("locks/r.confirmed"), env.root().join("locks/x.confirmed"));
+    assert!(note.exists(), "the start was confirmed");
+    let confirmed = "the server had confirmed batch ";
+    let well = env.run(&["db", "check"]);
+    assert!(!well.stdout.contains(confirmed), "{}", well.shown());
+
+    sql("UPDATE ua.run_writes SET batches = 0");
+    std::fs::write(&other, "damaged").unwrap();
+    let told =
+        env.run(&["db", "check"]).code(74).shows(&[confirmed, " of run r, and has batch 0 ", "Held           1 run"]);
+    told.says(&["what the server confirmed of run x cannot be read", "locks/x.confirmed"]);
+    env.run(&["resume", "r"]).refused(74, &["ua db accept r"]);
+    env.run(&["db", "accept", "r"]).code(0);
+    let accepted = env.run(&["db", "check"]);
+    assert!(!accepted.stdout.contains(confirmed) && !accepted.stdout.contains("Held"), "{}", accepted.shown());
+
+    env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0);
+    env.run(&["db", "prune", "--dry-run"]).code(0);
+    assert!(note.exists(), "it tells what no mark tells yet");
+    env.run(&["db", "prune"]).code(0);
+    assert!(!note.exists() && other.exists() && env.root().join("locks/database_mark").exists());
+    // The mark tells of whatever was before it.
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &comment_job(&env), "--new", "--run-id", "s"]);
+    std::fs::remove_file(env.root().join("locks/s.confirmed")).unwrap();
+    sql("DELETE FROM ua.meta WHERE key LIKE 'root/%'");
+    env.run(&["resume", "s"]).refused(74, &["ua db accept s"]);
+    assert_eq!(env.comments().len(), 2);
+}
+
 /// Killed between an effect and its receipt, through a pooler: nobody knows, so a person is asked, and the effect is had once.
 #[test]
 fn a_run_on_a_server_that_was_killed_asks_and_goes_on() {

@@ -251,6 +251,21 @@ impl TestEnv {
         self.run_by_shell(&format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), args)
     }
 
+    /// Runs `ua` as a process that may have so many files open, with the workspace root of this world or with the one that it chooses by itself.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_with_open_files(&self, most: u32, is_root_named: bool, args: &[&str]) -> Output {
+        let script = format!("ulimit -n {most}; exec \"$@\"");
+        if is_root_named {
+            return self.run_by_shell(&script, args);
+        }
+        let program = must(self.program.to_str().ok_or("it is no text"), "the path of ua");
+        let all = ["-c", script.as_str(), "sh", program].iter().chain(args).map(OsString::from).collect();
+        self.spawn(&(PathBuf::from("/bin/sh"), all), &[]).wait()
+    }
+
     /// Runs `ua` with a standard error that takes nothing.
     ///
     /// # Panics

@@ -200,3 +200,38 @@ fn what_is_caught_up_keeps_nobody_waiting() {
     worker.signal(Signal::TERM);
     worker.wait().code(0);
 }
+
+/// A clock that was days ahead led to an instant that is far away, and is right again. Until a worker runs, that is said; a worker goes back to the
+/// next time by the clock once that has lasted, and begins nothing for it.
+#[test]
+fn a_worker_takes_a_schedule_back_to_the_time_that_is_next() {
+    let env = env().with_forum();
+    env.run(&["schedule", "add", "often", &comment_job(&env), "--cron", "0 3 * * *"]).code(0);
+    let next = || rows(&env, &["schedule", "list"])[0]["next_at"].as_str().unwrap().to_owned();
+    let right = next();
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    let sql = "UPDATE schedules SET next_at = strftime('%Y-%m-%dT03:00:00.000Z', 'now', '+3 days')";
+    assert_eq!(database.execute(sql, []).unwrap(), 1);
+    drop(database);
+    let ahead = next();
+    for command in [&["schedule", "list"][..], &["status"]] {
+        let told = env.run(command);
+        let said = [&told.stdout, &told.stderr].iter().any(|said| said.contains("the clock was set back"));
+        assert!(said, "{}", told.shown());
+    }
+    let worker = env.start(&["worker", "--name", "first"]);
+    until("the way back", || worker.stderr().contains("schedule often: the clock was set back"));
+    let said = worker.stderr();
+    assert!(said.contains(&format!("its next run was stored for {ahead}")), "{said}");
+    // In the minutes around three it is another day by now.
+    assert!(next() < ahead && next() >= right, "{} {ahead} {right}", next());
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
+    assert_eq!(env.rows("SELECT count(*) FROM runs"), ["0"]);
+    let told = env.run(&["schedule", "list"]).code(0);
+    assert!(
+        ![&told.stdout, &told.stderr].iter().any(|said| said.contains("the clock was set back")),
+        "{}",
+        told.shown()
+    );
+}
