@@ -50,13 +50,22 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
     check_server(server)?;
     // Until it is dropped.
     let _alone = alone(config, &client).await?;
-    if let Err(error) = client.batch_execute("CREATE SCHEMA IF NOT EXISTS ua; SET search_path = ua").await {
+    // The server asks for the right to make schemas also where there is nothing to make.
+    let there = schema_there(&client).await?;
+    if there.is_none()
+        && let Err(error) = client.batch_execute("CREATE SCHEMA IF NOT EXISTS ua").await
+    {
         return Err(may_not_make(&client, error).await);
     }
+    client.batch_execute("SET search_path = ua").await.map_err(sql_error)?;
     let found = client.query_opt("SELECT max(version) FROM refinery_schema_history", &[]).await;
     let version = found.ok().flatten().and_then(|row| row.try_get::<_, Option<i32>>(0).ok().flatten()).unwrap_or(0);
     if version > newest() {
         return Err(too_new(version));
+    }
+    if let Some(There { owner, is_ours: false }) = there {
+        // Who need not change it need not own it.
+        return if version == newest() { Ok(version) } else { Err(may_not_change(&owner)) };
     }
     if version > 0 && version < newest() {
         refuse_workers(&client).await?;
@@ -184,15 +193,45 @@ pub(crate) fn grants(role: &str) -> String {
     )
 }
 
-/// Why the schema was not made.
+/// The schema that is there.
+struct There {
+    /// Whose it is, as SQL writes it.
+    owner: String,
+    /// Whether this role may make tables in it, and change all that are there.
+    is_ours: bool,
+}
+
+async fn schema_there(client: &Client) -> Result<Option<There>, StoreError> {
+    let sql = "SELECT quote_ident(pg_get_userbyid(n.nspowner)), has_schema_privilege(n.oid, 'CREATE') AND NOT EXISTS \
+               (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind = 'r' AND NOT pg_has_role(c.relowner, 'USAGE')) \
+               FROM pg_namespace n WHERE n.nspname = 'ua'";
+    let Some(row) = client.query_typed(sql, &[]).await.map_err(sql_error)?.into_iter().next() else { return Ok(None) };
+    Ok(Some(There { owner: row.try_get(0).map_err(sql_error)?, is_ours: row.try_get(1).map_err(sql_error)? }))
+}
+
+/// That another role brings the schema up to date.
+fn may_not_change(owner: &str) -> StoreError {
+    refused(format!(
+        "the schema ua belongs to the role {owner}, and this role may not change it; name {owner}, or a member of it, in the database URL of this \
+         command (whoever works or looks needs no such right)"
+    ))
+}
+
+/// Why the schema was not made. A managed service gives nobody a superuser, and may own a database itself: its administrator makes another one.
 async fn may_not_make(client: &Client, error: tokio_postgres::Error) -> StoreError {
-    let sql = "SELECT quote_ident(current_user), quote_ident(current_database())";
-    let is_right = error.code() == Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
+    let sql = "SELECT quote_ident(current_user), quote_ident(current_database()), quote_ident(pg_get_userbyid(datdba)) \
+               FROM pg_database WHERE datname = current_database()";
+    let is_right = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
     let names = if is_right { client.query_typed_one(sql, &[]).await.ok() } else { None };
-    let names = names.and_then(|row| Some((row.try_get::<_, String>(0).ok()?, row.try_get::<_, String>(1).ok()?)));
-    let Some((role, database)) = names else { return sql_error(error) };
+    let names = names.and_then(|row| {
+        let text = |column: usize| row.try_get::<_, String>(column).ok();
+        Some((text(0)?, text(1)?, text(2)?))
+    });
+    let Some((role, database, owner)) = names else { return sql_error(error) };
     let why = format!(
-        "the role {role} may not make the schema ua; as the owner of the database: GRANT CREATE ON DATABASE {database} TO {role};"
+        "the role {role} may not make the schema ua; as {owner}, which owns the database, or a member of it: GRANT CREATE ON DATABASE {database} TO \
+         {role}; where nobody can be {owner}, as in some managed services, their administrator makes another database for it: CREATE DATABASE NAME; \
+         GRANT CREATE ON DATABASE NAME TO {role};"
     );
     unavailable(why, error, Retry::Never)
 }

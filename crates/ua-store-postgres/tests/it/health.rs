@@ -119,10 +119,37 @@ async fn a_role_without_any_right_is_told_what_its_owner_has_to_grant() {
 
     by_hand.batch_execute("DROP SCHEMA ua CASCADE").await.unwrap();
     let made = blocking(ua_store_postgres::migrate(&config)).err().unwrap();
-    let commands = refused(made, "the role \"A\" may not make the schema ua; as the owner of the database: ");
+    let said = "the role \"A\" may not make the schema ua; as ua, which owns the database, or a member of it: ";
+    let commands = refused(made, said);
+    assert!(commands.contains("CREATE DATABASE NAME; GRANT CREATE ON DATABASE NAME TO \"A\";"), "{commands}");
     let commands = commands.split(';').next().unwrap();
     by_hand.batch_execute(commands).await.unwrap();
     blocking(ua_store_postgres::migrate(&config)).unwrap();
+}
+
+/// A role without the right to make schemas brings one up to date that it was given, as an administrator of a managed service may do it; of that of
+/// another role it is told whose it is, and nothing where there is nothing to change.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_was_given_is_brought_up_to_date_and_that_of_another_role_is_not() {
+    let Some(cluster) = Cluster::start("-c fsync=on") else { return };
+    let database = Database::in_its_own(cluster);
+    let by_hand = database.by_hand();
+    let of_role = |role: &str| {
+        let url = database.url_at(crate::postgres::SERVER).replace("user=ua", &format!("user={role}"));
+        PostgresConfig::from_url(&url).unwrap()
+    };
+    let roles = "DROP SCHEMA ua CASCADE; CREATE ROLE given LOGIN; CREATE ROLE other LOGIN; CREATE SCHEMA ua AUTHORIZATION given";
+    by_hand.batch_execute(roles).await.unwrap();
+    let other = blocking(ua_store_postgres::migrate(&of_role("other"))).unwrap_err().to_string();
+    assert!(other.contains("the schema ua belongs to the role given") && other.contains("name given"), "{other}");
+    let version = blocking(ua_store_postgres::migrate(&of_role("given"))).unwrap();
+    by_hand
+        .batch_execute("GRANT USAGE ON SCHEMA ua TO other; GRANT SELECT ON ALL TABLES IN SCHEMA ua TO other")
+        .await
+        .unwrap();
+    assert_eq!(blocking(ua_store_postgres::migrate(&of_role("other"))).unwrap(), version, "nothing is to be changed");
+    by_hand.batch_execute("GRANT given TO other").await.unwrap();
+    assert_eq!(blocking(ua_store_postgres::migrate(&of_role("other"))).unwrap(), version, "a member of its owner");
 }
 
 /// Whatever the server, the database and the role say, a synced write is one.
