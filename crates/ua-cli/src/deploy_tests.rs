@@ -192,6 +192,7 @@ fn every_manifest_is_of_a_kind_that_there_is() {
         ("v1", "Service"),
         ("apps/v1", "StatefulSet"),
         ("batch/v1", "Job"),
+        ("policy/v1", "PodDisruptionBudget"),
         ("keda.sh/v1alpha1", "TriggerAuthentication"),
         ("keda.sh/v1alpha1", "ScaledObject"),
     ];
@@ -205,13 +206,13 @@ fn every_manifest_is_of_a_kind_that_there_is() {
             count += 1;
         }
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 6);
 }
 
 #[test]
 fn the_workers_of_the_manifest_have_a_volume_each_and_time_to_end() {
     let all = documents("kubernetes/worker.yaml");
-    let (service, set) = (&all[0], &all[1]);
+    let (service, set, budget) = (&all[0], &all[1], &all[2]);
     let pod = at(set, "spec/template/spec");
     let container = at(pod, "containers/0");
     let arguments = words(container, "args");
@@ -221,6 +222,11 @@ fn the_workers_of_the_manifest_have_a_volume_each_and_time_to_end() {
     // One name for the pods, from all who look for them.
     let labels = at(set, "spec/template/metadata/labels");
     assert_eq!((at(set, "spec/selector/matchLabels"), at(service, "spec/selector")), (labels, labels));
+    // Whoever empties nodes takes some of the pods at a time, and is not kept from it by those that cannot work.
+    assert_eq!(at(budget, "spec/selector/matchLabels"), labels);
+    let at_once = at(budget, "spec/maxUnavailable").as_u64().unwrap();
+    assert!(at_once > 0 && at_once < at(set, "spec/replicas").as_u64().unwrap(), "{at_once}");
+    assert_eq!(text(budget, "spec/unhealthyPodEvictionPolicy"), "AlwaysAllow");
     assert_eq!(text(set, "spec/serviceName"), text(service, "metadata/name"));
     // Probes go where the health server listens, and ask for what it answers.
     let port = u64::from(worker.listen.unwrap().port());
@@ -252,6 +258,8 @@ fn every_pod_of_the_manifests_has_no_right_that_it_does_not_need() {
             off("containers/0/securityContext/allowPrivilegeEscalation");
             assert_eq!(words(pod, "containers/0/securityContext/capabilities/drop"), ["ALL"], "{name}");
             assert_eq!(at(pod, "securityContext/runAsNonRoot").as_bool(), Some(true), "{name}");
+            // With that a namespace takes it that enforces the standard `restricted`.
+            assert_eq!(text(pod, "securityContext/seccompProfile/type"), "RuntimeDefault", "{name}");
             count += 1;
         }
     }
