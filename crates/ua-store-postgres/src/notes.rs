@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use ua_core::{ShowPath as _, Timestamp, Trace};
+use ua_core::{PrintedCommand, RunId, ShowPath as _, Timestamp, Trace};
 use ua_files::{Folder, Kind};
 use ua_store::{Retry, StoreError};
 
@@ -174,15 +174,18 @@ impl Noted {
             folder => folder?,
         };
         for (name, kind) in folder.entries()? {
-            let Some(run) = name.to_str().and_then(run_of).filter(|_| kind != Kind::Folder) else { continue };
+            // What else may lie there is none of ours.
+            let is_note = |run: &&str| kind != Kind::Folder && RunId::parse(run).is_ok();
+            let Some(run) = name.to_str().and_then(run_of).filter(is_note) else { continue };
             match Confirmed::read(&folder, run) {
                 Ok(Some(noted)) if noted.is_of(database) => drop(notes.insert(run.to_owned(), noted)),
                 // It was removed meanwhile.
                 Ok(Some(_) | None) => {}
                 Err(why) => found.unreadable.push(format!(
                     "what the server confirmed of run {run} cannot be read in {}: {why}; if the server lacks some of it, nobody is told by this \
-                     root. Compare `ua calls list {run}` with what was received, then remove that file",
-                    locks.join(file_of(run)).shown()
+                     root. Compare {} with what was received, then remove that file",
+                    locks.join(file_of(run)).shown(),
+                    PrintedCommand::of("ua calls list").option("--run", run).in_code()
                 )),
             }
         }
