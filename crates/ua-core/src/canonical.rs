@@ -5,6 +5,7 @@
 //! are refused instead of one value silently becoming another, and top-level fields that a policy calls volatile are left out.
 //! Durable Jobs v1 spec §8.2; golden vectors below must never change.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -175,22 +176,7 @@ impl CanonicalJson {
 /// that are no integers are left to that library.
 fn write(value: &Value, out: &mut Vec<u8>) -> serde_json::Result<()> {
     match value {
-        Value::Number(n) if n.is_i64() || n.is_u64() => {
-            let is_exact = n.as_u64().or_else(|| n.as_i64().map(i64::unsigned_abs)).is_none_or(|n| n > SAFE);
-            if is_exact {
-                serde_json::to_writer(out, &format!("{EXACT_INTEGER}{n}"))
-            } else {
-                serde_json::to_writer(out, n)
-            }
-        }
-        Value::Number(_) => {
-            let text = serde_json_canonicalizer::to_string(value)?;
-            if is_kept_exact(&text) {
-                return serde_json::to_writer(out, &format!("{EXACT_INTEGER}{text}"));
-            }
-            out.extend_from_slice(text.as_bytes());
-            Ok(())
-        }
+        Value::Number(number) => write_number(number, out),
         Value::Array(items) => {
             out.push(b'[');
             for (index, item) in items.iter().enumerate() {
@@ -204,6 +190,34 @@ fn write(value: &Value, out: &mut Vec<u8>) -> serde_json::Result<()> {
         }
         Value::Object(map) => write_object(map, &[], out),
         Value::Null | Value::Bool(_) | Value::String(_) => serde_json::to_writer(out, value),
+    }
+}
+
+/// Writes a number by its value. Its own text says nothing: `serde_json` keeps a number as it was written where any crate of a program turns on
+/// its feature `arbitrary_precision`.
+fn write_number(number: &Number, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    if let Some(whole) = number.as_u64() {
+        return write_whole(whole, whole > SAFE, out);
+    }
+    if let Some(whole) = number.as_i64() {
+        return write_whole(whole, whole.unsigned_abs() > SAFE, out);
+    }
+    let Some(decimal) = number.as_f64() else {
+        return Err(serde::ser::Error::custom(format!("the number {number} is beyond any that can be held")));
+    };
+    let text = serde_json_canonicalizer::to_string(&decimal)?;
+    if is_kept_exact(&text) {
+        return serde_json::to_writer(out, &format!("{EXACT_INTEGER}{text}"));
+    }
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+fn write_whole(whole: impl fmt::Display + Serialize, is_exact: bool, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    if is_exact {
+        serde_json::to_writer(out, &format!("{EXACT_INTEGER}{whole}"))
+    } else {
+        serde_json::to_writer(out, &whole)
     }
 }
 
@@ -247,7 +261,8 @@ pub fn parse_strict(text: &str) -> Result<Value, CanonicalError> {
         found.unwrap_or_else(|| CanonicalError::Syntax(crate::faults::json_fault(text, &error)))
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict.deserialize(&mut deserializer).map_err(wrong)?;
+    let was_owned = Cell::new(false);
+    let value = Strict { was_owned: &was_owned }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
     match inexact(text, 1).pop() {
         Some(found) => Err(found),
@@ -327,17 +342,40 @@ fn digits_of(literal: &str) -> Option<(bool, String, i64)> {
     Some((unsigned.is_some(), kept.to_owned(), power.checked_add(i64::try_from(digits.len() - kept.len()).ok()?)?))
 }
 
-/// Deserializes a [`Value`] and refuses duplicate keys.
-struct Strict;
+/// The name of the one field of the object as which `serde_json` hands on a decimal, where it keeps numbers as they were written.
+const NUMBER_AS_WRITTEN: &str = "$serde_json::private::Number";
 
-impl<'de> DeserializeSeed<'de> for Strict {
+/// Whether `serde_json` keeps numbers as they were written: some crate of the program turned that on (its feature `arbitrary_precision`).
+fn are_kept_as_written() -> bool {
+    serde_json::from_str::<Number>("1e2").is_ok_and(|number| number.to_string() != "100.0")
+}
+
+/// A number as it is read where it is not kept as it was written; `None` for one that is beyond any double.
+fn number_of(literal: &str) -> Option<Number> {
+    if literal != "-0" && !literal.contains(['.', 'e', 'E']) {
+        let whole = literal.parse::<u64>().map(Number::from);
+        if let Ok(whole) = whole.or_else(|_| literal.parse::<i64>().map(Number::from)) {
+            return Some(whole);
+        }
+    }
+    literal.parse().ok().and_then(Number::from_f64)
+}
+
+/// Deserializes a [`Value`] and refuses duplicate keys.
+#[derive(Clone, Copy)]
+struct Strict<'c> {
+    /// Whether the last text was handed over as a `String`: no text of the input is, only a number that is kept as it was written.
+    was_owned: &'c Cell<bool>,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -362,11 +400,12 @@ impl<'de> Visitor<'de> for Strict {
         Ok(Value::String(value.to_owned()))
     }
     fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        self.was_owned.set(true);
         Ok(Value::String(value))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Strict)? {
+        while let Some(item) = seq.next_element_seed(self)? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -374,7 +413,18 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(name) = access.next_key::<String>()? {
-            let value = access.next_value_seed(Strict)?;
+            let value = access.next_value_seed(self)?;
+            if name == NUMBER_AS_WRITTEN && map.is_empty() {
+                let literal = value.as_str().filter(|_| self.was_owned.take());
+                if let Some(literal) = literal {
+                    let number = number_of(literal).map(Value::Number);
+                    // In the parser's own words, as where it reads the number itself.
+                    return number.ok_or_else(|| de::Error::custom("number out of range"));
+                }
+                if are_kept_as_written() {
+                    return Err(de::Error::custom(format!("the key {name:?} would be read as a number")));
+                }
+            }
             if map.contains_key(&name) {
                 return Err(de::Error::custom(format!("the key {name:?} appears twice")));
             }
@@ -416,6 +466,45 @@ mod tests {
             sha256(r#"{"n":1,"to":"a@example.test"}"#).to_hex()
         );
         assert_eq!(sha256("abc").to_hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    /// Whether or not `serde_json` keeps numbers as they were written (`.ci/nightly`, lane `sdk`).
+    #[test]
+    fn a_number_is_its_value_however_it_is_kept() {
+        for (written, canonical) in [
+            ("1.0", "1"),
+            ("1.50", "1.5"),
+            ("1e2", "100"),
+            ("-0", "0"),
+            ("-0.0", "0"),
+            ("0.30", "0.3"),
+            ("1.5E-7", "1.5e-7"),
+            ("-17", "-17"),
+            ("100e-2", "1"),
+        ] {
+            let text = format!(r#"{{"a":[{written}],"b":{{"c":{written}}}}}"#);
+            let expected = format!(r#"{{"a":[{canonical}],"b":{{"c":{canonical}}}}}"#);
+            let read = parse_strict(&text).unwrap();
+            assert!(read["a"][0].is_number() && read["b"]["c"].is_number(), "{text}: {read}");
+            // Also one that came another way.
+            for value in [read, serde_json::from_str(&text).unwrap()] {
+                assert_eq!(CanonicalJson::of(&value, &[]).unwrap().0, expected, "{text}");
+            }
+        }
+        assert_eq!(parse_strict("1.50").unwrap(), json!(1.5));
+        assert_eq!(canonical("1e16"), format!("\"{EXACT_INTEGER}10000000000000000\""));
+    }
+
+    /// An object of that name is one. Where it would be read as a number by others, it is refused.
+    #[test]
+    fn an_object_that_looks_like_a_number_never_becomes_one() {
+        for value in [r#""1.5""#, "1.5", "{}", "null"] {
+            let text = format!("[1.5,{{{NUMBER_AS_WRITTEN:?}:{value}}}]");
+            match parse_strict(&text) {
+                Ok(read) => assert!(read[1].is_object() && !are_kept_as_written(), "{read}"),
+                Err(why) => assert!(are_kept_as_written() && why.to_string().contains("as a number"), "{why}"),
+            }
+        }
     }
 
     #[test]
@@ -521,21 +610,43 @@ mod tests {
 
     /// What the library makes of a value whose large integers are texts.
     fn by_the_library(value: &Value) -> String {
-        fn exact(value: &Value) -> Value {
+        /// By its value, also where it is kept as it was written.
+        enum Plain<'v> {
+            Number(&'v Number),
+            Text(String),
+            Items(Vec<Plain<'v>>),
+            Fields(Vec<(&'v String, Plain<'v>)>),
+            Other(&'v Value),
+        }
+        impl Serialize for Plain<'_> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    Self::Number(n) => match (n.as_u64(), n.as_i64()) {
+                        (Some(whole), _) => serializer.serialize_u64(whole),
+                        (None, Some(whole)) => serializer.serialize_i64(whole),
+                        (None, None) => serializer.serialize_f64(n.as_f64().unwrap()),
+                    },
+                    Self::Text(text) => serializer.serialize_str(text),
+                    Self::Items(items) => serializer.collect_seq(items),
+                    Self::Fields(fields) => serializer.collect_map(fields.iter().map(|(name, value)| (name, value))),
+                    Self::Other(value) => value.serialize(serializer),
+                }
+            }
+        }
+        fn exact(value: &Value) -> Plain<'_> {
             match value {
                 Value::Number(n)
                     if n.as_i64().is_some_and(|i| i.unsigned_abs() > SAFE) || n.as_u64().is_some_and(|u| u > SAFE) =>
                 {
-                    Value::String(format!("{EXACT_INTEGER}{n}"))
+                    Plain::Text(format!("{EXACT_INTEGER}{n}"))
                 }
-                Value::Number(_)
-                    if serde_json_canonicalizer::to_string(value).is_ok_and(|text| is_kept_exact(&text)) =>
-                {
-                    Value::String(format!("{EXACT_INTEGER}{}", serde_json_canonicalizer::to_string(value).unwrap()))
+                Value::Number(n) => {
+                    let text = serde_json_canonicalizer::to_string(&Plain::Number(n)).unwrap();
+                    if is_kept_exact(&text) { Plain::Text(format!("{EXACT_INTEGER}{text}")) } else { Plain::Number(n) }
                 }
-                Value::Array(items) => items.iter().map(exact).collect(),
-                Value::Object(map) => map.iter().map(|(n, v)| (n.clone(), exact(v))).collect(),
-                other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other.clone(),
+                Value::Array(items) => Plain::Items(items.iter().map(exact).collect()),
+                Value::Object(map) => Plain::Fields(map.iter().map(|(n, v)| (n, exact(v))).collect()),
+                other @ (Value::Null | Value::Bool(_) | Value::String(_)) => Plain::Other(other),
             }
         }
         serde_json_canonicalizer::to_string(&exact(value)).unwrap()
