@@ -43,6 +43,8 @@ pub struct Agent {
     pub system: String,
     /// The most output tokens of one reply.
     pub max_output_tokens: u32,
+    /// Nobody said how many: a run that is there keeps those that it was begun with.
+    pub max_output_is_default: bool,
     /// Sampling temperature, in thousandths.
     pub temperature_milli: Option<u32>,
     /// What sampling starts from; refused with a provider that takes no seed.
@@ -78,6 +80,7 @@ impl Agent {
             model: model.into(),
             system: String::new(),
             max_output_tokens: 8192,
+            max_output_is_default: false,
             temperature_milli: None,
             seed: None,
             extras: ModelExtras::default(),

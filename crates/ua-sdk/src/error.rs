@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::{CallId, FailureClass, InvalidId, PriceError, RunId, RunStop, ShowPath as _, Timestamp, Trace, chain};
+use ua_core::{
+    CallId, FailureClass, InvalidId, PriceError, RunId, RunStop, ShowPath as _, SpecError, Timestamp, Trace, chain,
+};
 use ua_dispatch::DispatchError;
 use ua_ledger::LedgerError;
 use ua_llm::LlmError;
@@ -20,6 +22,10 @@ pub enum Error {
     /// The step lacks something, contradicts itself, or says something of tools that are not there.
     #[error("the step is not well defined: {0}")]
     Step(String),
+    /// The step cannot be run with this input, and nothing else is wrong with it: the input is empty, longer than any model reads, too deep, or has a
+    /// secret in it. Whoever gave it is told, and may give another one.
+    #[error("the step cannot be run with this input: {0}")]
+    Input(String),
     /// No run can have this id.
     #[error("no run can be called so: {}", chain(cause))]
     Id {
@@ -169,7 +175,11 @@ impl From<StepError> for Error {
     fn from(error: StepError) -> Self {
         let why = chain(&error);
         match error {
-            StepError::Definition(spec) => Self::Step(ua_runner::words_of_a_step(&spec)),
+            StepError::Definition(spec) => {
+                let why = ua_runner::words_of_a_step(&spec);
+                let is_input = matches!(&spec, SpecError::Invalid { field, .. } if INPUT.contains(&field.as_str()));
+                if is_input { Self::Input(why) } else { Self::Step(why) }
+            }
             StepError::AnotherDefinition { run, differs, .. } => Self::AnotherDefinition { run, differs, why },
             StepError::AnotherEntrypoint { .. }
             | StepError::Fork(ForkError::NotCommitted { .. } | ForkError::OfAnotherTurn { .. }) => Self::Refused(why),
@@ -198,6 +208,13 @@ impl From<StepError> for Error {
             {
                 Self::Refused(format!(
                     "run `{}` was deleted, and what it did is not known any more; take another id for a run that does it again",
+                    row.key()
+                ))
+            }
+            // A fork of that run would have been found.
+            StepError::Fork(ForkError::Store { source: StoreError::Exists { row }, .. }) if row.table() == RUNS => {
+                Self::Refused(format!(
+                    "there is a run `{}` already, which is no fork of that run; take another id for the fork",
                     row.key()
                 ))
             }
@@ -233,6 +250,7 @@ impl Error {
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Step(_)
+            | Self::Input(_)
             | Self::Id { .. }
             | Self::Policy(_)
             | Self::Prices(_)
@@ -265,17 +283,23 @@ impl Error {
         Self::DrivenElsewhere { run, why }
     }
 
-    /// What a run stops for that waits for another one which could not be driven.
-    pub(crate) fn as_stop(&self) -> RunStop {
+    /// What a run stops for that waits for another one which could not be driven, and in words.
+    pub(crate) fn as_stop(&self) -> (RunStop, String) {
         match self {
-            Self::AnotherDefinition { .. } => RunStop::Fingerprint,
+            Self::AnotherDefinition { .. } => (RunStop::Fingerprint, self.to_string()),
+            // The same again would bring the same.
             Self::Step(_)
+            | Self::Input(_)
             | Self::Id { .. }
-            | Self::Folder { .. }
             | Self::Policy(_)
             | Self::Prices(_)
             | Self::Model(_)
             | Self::Servers(_)
+            | Self::Result { .. }
+            | Self::Refused(_) => {
+                (RunStop::Fingerprint, format!("{self}; the program has to be corrected, then run it again"))
+            }
+            Self::Folder { .. }
             | Self::NoSuchRun { .. }
             | Self::DrivenElsewhere { .. }
             | Self::Forgotten { .. }
@@ -284,9 +308,7 @@ impl Error {
             | Self::Run(_)
             | Self::Store { .. }
             | Self::NotComplete(_)
-            | Self::Result { .. }
-            | Self::TooEarly { .. }
-            | Self::Refused(_) => RunStop::ToolServer,
+            | Self::TooEarly { .. } => (RunStop::ToolServer, self.to_string()),
         }
     }
 
@@ -321,6 +343,9 @@ impl Error {
     }
 }
 
+/// The fields of a contract that the input becomes.
+const INPUT: [&str; 2] = ["objective", "inputs"];
+
 /// The store's name for runs.
 const RUNS: &str = "runs";
 
@@ -332,6 +357,21 @@ mod tests {
     use ua_store::Retry;
 
     use super::*;
+
+    /// Another input helps only where nothing else is wrong.
+    #[test]
+    fn what_is_wrong_with_the_input_alone_is_told_from_the_rest() {
+        let of = |field: &str| SpecError::Invalid { field: field.to_owned(), why: "is wrong".to_owned() };
+        for field in INPUT {
+            let error = Error::from(StepError::Definition(of(field)));
+            assert!(matches!(&error, Error::Input(why) if why == "`input` is wrong"), "{error}");
+        }
+        for spec in [of("budgets.max_turns"), SpecError::Several(vec![of("inputs"), of("name")])] {
+            let error = Error::from(StepError::Definition(spec));
+            assert!(matches!(error, Error::Step(_)), "{error}");
+            assert_eq!(error.as_stop().0, RunStop::Fingerprint);
+        }
+    }
 
     /// The same trouble of the database, as each layer says it.
     #[test]

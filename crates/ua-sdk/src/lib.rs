@@ -106,7 +106,7 @@ pub use runs::{CallOutcome, Runs};
 pub use servers::{Servers, helper};
 pub use step::Step;
 pub use stream::RunStream;
-pub use tool::{Call, Failure, Tool, tool};
+pub use tool::{Call, Failure, FailureKind, Tool, tool};
 pub use ua_core::{
     Budgets, Component, Constraints, Currency, Escalation, FailureClass, InvalidId, Money, PriceTable, RunId,
     RunStatus, RunStop, StopCondition,

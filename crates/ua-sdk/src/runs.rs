@@ -15,7 +15,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus, RunStop, ShowPath as _};
+use ua_core::{Audience, BudgetStop, Component, Env, Redactor, RunId, RunStatus, RunStop, ShowPath as _};
 use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome as Outcome};
@@ -88,7 +88,8 @@ fn refuse_what_is_on_a_server(folder: &Path) -> Result<(), Error> {
 
 impl Runs {
     /// The runs in `folder`, which is made when it is not there. Several processes may have it open; one at a time drives a run.
-    /// `ua --root FOLDER` shows the same runs.
+    /// `ua --root FOLDER` shows the same runs. It is opened by the process that uses it: a child of `fork(2)`, as a daemon is one, has none of the
+    /// thread that writes, so a program that goes into the background opens it there.
     ///
     /// # Errors
     /// [`Error::Folder`] and [`Error::Store`] when the folder or its database cannot be used; also when there are workspaces and their
@@ -298,8 +299,9 @@ impl Runs {
     /// key is asked about. [`Runs::stop`] stops it between calls.
     ///
     /// # Errors
-    /// [`Error::AnotherDefinition`], [`Error::DrivenElsewhere`], [`Error::Tools`], [`Error::Files`], [`Error::Store`]; [`Error::Forgotten`] after
-    /// the database was put back from an older copy. Never how the step itself went: that is the outcome.
+    /// [`Error::Step`] and its like, and [`Error::Input`], with nothing stored; [`Error::AnotherDefinition`], [`Error::DrivenElsewhere`],
+    /// [`Error::Tools`], [`Error::Files`], [`Error::Store`]; [`Error::Forgotten`] after the database was put back from an older copy. Never how the
+    /// step itself went: that is the outcome.
     ///
     /// # Panics
     /// Without a Tokio runtime whose time is enabled (`enable_time`), and whose IO is (`enable_io`) where a model or a server is reached over a
@@ -386,7 +388,7 @@ impl Runs {
     /// What keeps the inner run from being complete is told as [`Failure::of_run`] says: while it waits for a person, the outer run is
     /// [`Outcome::Waiting`] with that very question ([`Runs::questions`] of the outer run has it, too). Answer it, and run the outer step again. An inner
     /// run that stopped, or that cannot be driven, stops the outer one for the same reason. Nobody is asked about the call, and the model is told when
-    /// the inner run has ended, well or not.
+    /// the inner run has ended, well or not; also when none was begun because of its input alone ([`Error::Input`]), which is mostly the model's.
     ///
     /// The inner run is one of its own: it has the budgets of its step, and what it costs does not count for the outer one. Cancelling the outer run
     /// leaves it as it is; [`Runs::cancel`] with its id ends it.
@@ -418,8 +420,20 @@ impl Runs {
                 | Outcome::Failed { .. }
                 | Outcome::Cancelled),
             ) => Err(Failure::of_run(id, other)),
-            Err(error) => Err(Failure::of_run_not_driven(id, &error)),
+            Err(error) => Err(self.not_driven(id, &error).await),
         }
+    }
+
+    /// What a tool says whose run could not be driven. The input is mostly the model's: of a run that it alone kept from being begun, the model is
+    /// told why. What is wrong with anything else is nothing that the model could do about.
+    async fn not_driven(&self, id: &str, error: &Error) -> Failure {
+        if let Error::Input(why) = error
+            && let Ok(run) = run_id(id)
+            && matches!(self.store.run(&run).await, Err(StoreError::NotFound { .. }))
+        {
+            return Failure::refused(format!("nothing was begun: {why}"));
+        }
+        Failure::of_run_not_driven(id, error)
     }
 
     /// The same as [`Runs::run`], as a stream of what happens; whoever reads it drives the run.
@@ -506,6 +520,13 @@ impl Runs {
                               the folder again, and run it there";
                 Ok(Outcome::Stopped { reason, detail: detail.to_owned() })
             }
+            Outcome::Stopped { reason: reason @ RunStop::Budget, detail }
+                if step.forces_calls() && !BudgetStop::read_all(&detail).is_empty() =>
+            {
+                // Raising the limit alone would help nobody.
+                let why = "no reply ends the step, since by its `tool_choice` each of them has to call a tool";
+                Ok(Outcome::Stopped { reason, detail: format!("{detail}; {why}") })
+            }
             outcome @ (Outcome::Complete { .. }
             | Outcome::Waiting { .. }
             | Outcome::Stopped { .. }
@@ -527,10 +548,12 @@ impl Runs {
     /// `at_turn`, or all that are committed, and its receipts: what the parent did is not done again. Run it under `id` then. A fork that
     /// was made before is found again. For a typed result fork [`Step::output`].
     ///
+    /// Dropping the future leaves either no fork or a whole one, which the same call finds again.
+    ///
     /// # Errors
     /// [`Error::Id`]; [`Error::Step`] as for a new run, with nothing stored; [`Error::NoSuchRun`] without the parent; [`Error::Refused`] when there is
-    /// no such turn, or the fork is there and shares other turns; [`Error::AnotherDefinition`] when it is there as another step; [`Error::Store`] when
-    /// `id` is another run.
+    /// no such turn, or the fork is there and shares other turns; [`Error::AnotherDefinition`] when it is there as another step. [`Error::Refused`]
+    /// as well when `id` is another run.
     ///
     /// ```
     /// # use ua_sdk::prelude::*;
@@ -716,6 +739,9 @@ impl Runs {
     /// once, as [`Runs::cancel`] does, unless somebody drives it, who ends it between calls. What the
     /// model asks ([`AskUser`](crate::QuestionKind::AskUser)) is answered by `Answer::new(Choice::Continue).text(…)`.
     ///
+    /// Dropping the future leaves the answer stored or not ([`Runs::question`] says which); the same answer again is refused where it was. An
+    /// `Abort` that is stored ends the run when its step is run at the latest.
+    ///
     /// # Errors
     /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`]. Of an `Abort`
     /// [`Error::Files`] as well: it is stored then, and the run ends when its step is run again.
@@ -789,7 +815,7 @@ impl Runs {
 
     /// Ends a run. Whoever drives it ends it between calls, unless the request that is at work completes it; one that nobody drives is ended here, as
     /// `ua runs cancel` does, with nothing sent and its questions withdrawn. A call that is in doubt stays so. Where something of an earlier process is still alive, the run ends when its step is
-    /// run again.
+    /// run again. So it does where the future is dropped once the cancel is stored; asked again, it is ended here.
     ///
     /// # Errors
     /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`], [`Error::Files`]; [`Error::Refused`] for a run that has ended. Once it is asked for, the run ends when its step is run again at the latest.

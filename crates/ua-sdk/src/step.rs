@@ -112,7 +112,9 @@ impl Step {
         self
     }
 
-    /// What is asked of the model: a text, or any other JSON value, which it reads under the step's name.
+    /// What is asked of the model: a text, or any other JSON value, which it reads under the step's name. It is part of the definition, and in the
+    /// first message of the run. The whole definition has at most 16 MiB as JSON, which is more than any model reads at once: what is longer is
+    /// read by a tool, part by part. One that is empty, too long or has a secret in it is refused ([`Error::Input`]).
     pub fn input(mut self, input: impl Into<Value>) -> Self {
         self.input = input.into();
         self
@@ -128,7 +130,6 @@ impl Step {
             json("run id", json!(id)),
             json("name", json!(self.name)),
             json("system prompt", json!(self.system)),
-            json("input", self.input.clone()),
             json("output schema", json!(self.output_schema)),
             json("stop conditions", json!(self.stop_conditions)),
             json("constraints", json!(self.constraints)),
@@ -140,15 +141,18 @@ impl Step {
             json(&format!("tool `{}`", name.tool), json!([description, input_schema]))
         });
         let policies = self.policies.iter().map(|policy| ("policy".to_owned(), json!(policy)));
-        for (part, value) in said.into_iter().chain(tools).chain(policies) {
-            if let Some(name) = redactor.found_in_json(&value) {
-                return Err(Error::Step(format!(
-                    "the value of {name} is in its {part}, and would be stored or sent to the model; leave it out: a tool of the program has it \
-                     without the model"
-                )));
-            }
+        let found = |part: &str, value: &Value| {
+            let name = redactor.found_in_json(value)?;
+            Some(format!(
+                "the value of {name} is in its {part}, and would be stored or sent to the model; leave it out: a tool of the program has it \
+                 without the model"
+            ))
+        };
+        if let Some(why) = said.into_iter().chain(tools).chain(policies).find_map(|(part, value)| found(&part, &value)) {
+            return Err(Error::Step(why));
         }
-        Ok(())
+        // At last: who gave the input is not told of what is wrong with the program.
+        found("input", &self.input).map_or(Ok(()), |why| Err(Error::Input(why)))
     }
 
     /// Refuses a result of another form than that which a typed run asks for.
@@ -244,7 +248,9 @@ impl Step {
     }
 
     /// A [`ToolChoice`](crate::ToolChoice), or its word: `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it: `mcp__program__<name>` for one of the program's.
-    /// Another name of one of these is refused ([`Error::Step`]).
+    /// Another name of one of these is refused ([`Error::Step`]). A choice holds for every reply of the run. With `any` or a tool each of them calls
+    /// one, and a step is complete with a reply that calls none: so it stops at a limit ([`Step::max_turns`]), and what it did is in
+    /// [`Runs::calls`](crate::Runs::calls).
     pub fn tool_choice(mut self, choice: impl Into<String>) -> Self {
         self.extras.tool_choice = Some(choice.into());
         self
@@ -382,6 +388,7 @@ impl Step {
         agent.system.clone_from(&self.system);
         agent.max_output_tokens =
             self.max_output_tokens.unwrap_or_else(|| model.facts.output_tokens(MAX_OUTPUT_TOKENS));
+        agent.max_output_is_default = self.max_output_tokens.is_none();
         agent.seed = self.seed;
         agent.structured = model.facts.structured;
         agent.images = model.facts.images;
@@ -417,9 +424,18 @@ impl Step {
         Ok(())
     }
 
+    /// Whether every reply has to call a tool, so that none ends the step.
+    pub(crate) fn forces_calls(&self) -> bool {
+        self.extras.tool_choice.as_deref().is_some_and(|choice| !matches!(choice, "auto" | "none"))
+    }
+
     /// Refuses a choice of one of the program's tools under a name that no request offers: it would count for nothing.
     fn check_tool_choice(&self) -> Result<(), Error> {
         let Some(choice) = &self.extras.tool_choice else { return Ok(()) };
+        // A tool that is called so as well is meant by the name under which the model sees it.
+        if matches!(choice.as_str(), "auto" | "any" | "none") {
+            return Ok(());
+        }
         let is_offered = self.tools.iter().any(|tool| tool.spec.name.raw == *choice);
         if is_offered {
             return Ok(());
@@ -505,6 +521,27 @@ impl std::fmt::Debug for Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::ToolChoice;
+
+    #[test]
+    fn a_choice_that_is_no_tools_name_counts_also_beside_a_tool_that_is_called_so() {
+        use crate::tool::{Call, Failure, tool};
+        let named = |name: &str| tool(name, "Looks.", async |_: Call, (): ()| Ok::<_, Failure>(()));
+        let step = || ["any", "auto", "none", "look"].into_iter().fold(Step::new("s"), |step, name| step.tool(named(name)));
+        for (choice, forces) in [
+            (ToolChoice::Any, true),
+            (ToolChoice::Auto, false),
+            (ToolChoice::None, false),
+            (ToolChoice::Own("any".to_owned()), true),
+            (ToolChoice::Own("look".to_owned()), true),
+        ] {
+            let step = step().tool_choice(choice.clone());
+            assert!(step.check_tool_choice().is_ok() && step.forces_calls() == forces, "{choice:?}");
+        }
+        assert!(!step().forces_calls());
+        let bare = step().tool_choice("look").check_tool_choice().unwrap_err().to_string();
+        assert!(bare.contains("mcp__program__look"), "{bare}");
+    }
 
     #[test]
     fn a_temperature_counts_in_thousandths_and_what_is_none_is_refused() {

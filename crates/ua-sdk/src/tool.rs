@@ -9,8 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{AwaitedRun, EffectKind, RunId, RunStop, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-use ua_dispatch::{LocalCall, LocalFailure};
+use ua_core::{
+    AwaitedRun, CallId, EffectKind, IdempotencyKey, RunId, RunStop, ToolAnnotations, ToolName, ToolNamespace, ToolSpec,
+};
+use ua_dispatch::{LocalCall, LocalFailure, PermittedCall};
 use ua_runner::StepOutcome as Outcome;
 
 use crate::error::Error;
@@ -43,6 +45,39 @@ impl Call {
     pub fn attempt(&self) -> u32 {
         self.inner.permitted.as_ref().map_or(1, |call| call.attempt)
     }
+
+    /// A call that no run makes, for a test of what a tool does: of the run `run`, under `key`, the attempt `attempt`, from 1.
+    ///
+    /// # Errors
+    /// [`Error::Id`] when no run can be called so.
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// use ua_sdk::FailureKind;
+    ///
+    /// async fn send(call: Call, order: String) -> Result<String, Failure> {
+    ///     if order.is_empty() {
+    ///         return Err(Failure::refused("there is no order without a number"));
+    ///     }
+    ///     Ok(format!("sent {order} under {}", call.key()))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// let call = Call::of_test("november", "key-1", 1)?;
+    /// assert_eq!(send(call.clone(), "A-17".into()).await.unwrap(), "sent A-17 under key-1");
+    /// assert_eq!(send(call, String::new()).await.unwrap_err().kind(), FailureKind::Refused);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of_test(run: &str, key: &str, attempt: u32) -> Result<Self, Error> {
+        let run_id = RunId::parse(run).map_err(|cause| Error::Id { id: run.to_owned(), cause })?;
+        let call_id = CallId::new(&ua_core::system::env());
+        let idempotency_key = IdempotencyKey::from_stored(key.to_owned());
+        let permitted = Some(PermittedCall { run_id, call_id, attempt, idempotency_key });
+        let name = ToolName::qualified(ToolNamespace::Local, SERVER, "test");
+        Ok(Self { inner: LocalCall { name, arguments: serde_json::Map::new(), permitted } })
+    }
 }
 
 /// How a tool says that it did not do what it was asked. Any type that is a [`std::error::Error`] becomes one by `?`; `anyhow::Error`, boxed errors
@@ -62,7 +97,45 @@ enum ToolFailure {
     Waits(Box<AwaitedRun>),
 }
 
+/// Which kind of failure a [`Failure`] is, each as the word that makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// [`Failure::not_done`].
+    NotDone,
+    /// [`Failure::refused`].
+    Refused,
+    /// [`Failure::reported`].
+    Reported,
+    /// [`Failure::unknown`], and every error that became a failure by `?`.
+    Unknown,
+    /// [`Failure::of_run`] of a run that waits or stopped.
+    Waits,
+}
+
 impl Failure {
+    /// Which kind it is.
+    pub fn kind(&self) -> FailureKind {
+        match &self.0 {
+            ToolFailure::NotDone(_) => FailureKind::NotDone,
+            ToolFailure::Refused(_) => FailureKind::Refused,
+            ToolFailure::Reported(_) => FailureKind::Reported,
+            ToolFailure::Unknown(_) => FailureKind::Unknown,
+            ToolFailure::Waits(_) => FailureKind::Waits,
+        }
+    }
+
+    /// Why, as the model or a person is told.
+    pub fn why(&self) -> &str {
+        match &self.0 {
+            ToolFailure::NotDone(why)
+            | ToolFailure::Refused(why)
+            | ToolFailure::Reported(why)
+            | ToolFailure::Unknown(why) => why,
+            ToolFailure::Waits(run) => &run.detail,
+        }
+    }
+
     /// Nothing happened, provably: tried again with backoff, under the same key.
     pub fn not_done(why: impl Into<String>) -> Self {
         Self(ToolFailure::NotDone(why.into()))
@@ -106,7 +179,8 @@ impl Failure {
 
     /// The same of a run that could not be driven: its last committed turn stands, and nothing more was sent.
     pub(crate) fn of_run_not_driven(id: &str, error: &Error) -> Self {
-        Self::waits(id, None, error.as_stop(), &error.to_string())
+        let (reason, detail) = error.as_stop();
+        Self::waits(id, None, reason, &detail)
     }
 
     fn waits(id: &str, question: Option<ua_core::QuestionId>, reason: RunStop, detail: &str) -> Self {
@@ -116,6 +190,12 @@ impl Failure {
             Ok(run_id) => Self(ToolFailure::Waits(Box::new(AwaitedRun { run_id, question, reason, detail: named }))),
             Err(_) => Self::unknown(named),
         }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.why())
     }
 }
 
@@ -189,10 +269,7 @@ where
     R: Future<Output = Result<O, E>> + Send + 'static,
 {
     let run = move |call: LocalCall, only_reads: bool| -> Answer {
-        // No arguments at all are `()` as well as a type whose fields may all be left out.
-        let none = call.arguments.is_empty().then(|| serde_json::from_value(Value::Null).ok()).flatten();
-        let given = || serde_json::from_value(Value::Object(call.arguments.clone()));
-        let arguments: A = match none.map_or_else(given, Ok) {
+        let arguments: A = match arguments_of(&call.arguments) {
             Ok(arguments) => arguments,
             Err(why) => {
                 // The closure was not called: their type knows more than its schema says, or is another one than when the call was planned.
@@ -237,15 +314,39 @@ where
     }
 }
 
-/// The type that a schema demands, if no object is of it.
-fn no_object(schema: &Value) -> Option<String> {
-    match schema.get("type")? {
-        Value::String(kind) => (kind != "object").then(|| format!("`{kind}`")),
-        Value::Array(kinds) => {
-            (!kinds.iter().any(|kind| kind == "object")).then(|| Value::from(kinds.clone()).to_string())
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+/// What a tool is called with. What the model sent is an object, so it is read as one; only where the type reads none, as `()` does, are no arguments
+/// nothing at all.
+fn arguments_of<A: DeserializeOwned>(sent: &serde_json::Map<String, Value>) -> Result<A, serde_json::Error> {
+    match serde_json::from_value(Value::Object(sent.clone())) {
+        Err(why) if sent.is_empty() => serde_json::from_value(Value::Null).map_err(|_| why),
+        read => read,
     }
+}
+
+/// The types that a schema demands, if no object is of any of them; `root` is where its references lead.
+fn no_object(schema: &Value, root: &Value, depth: usize) -> Option<Vec<String>> {
+    /// As deep as references and alternatives are followed.
+    const DEEPEST: usize = 16;
+    let fields = schema.as_object().filter(|_| depth < DEEPEST)?;
+    let within = |schema: &Value| no_object(schema, root, depth + 1);
+    let kinds: Vec<&str> = match fields.get("type") {
+        Some(Value::String(kind)) => vec![kind.as_str()],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),
+    };
+    if !kinds.is_empty() && !kinds.contains(&"object") {
+        return Some(kinds.into_iter().map(str::to_owned).collect());
+    }
+    let target = fields.get("$ref").and_then(Value::as_str).and_then(|path| root.pointer(path.strip_prefix('#')?));
+    let all = fields.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    if let Some(kinds) = target.into_iter().chain(all).find_map(within) {
+        return Some(kinds);
+    }
+    ["anyOf", "oneOf"].into_iter().find_map(|word| {
+        let parts = fields.get(word)?.as_array().filter(|parts| !parts.is_empty())?;
+        let kinds = parts.iter().map(within).collect::<Option<Vec<_>>>()?;
+        Some(kinds.concat())
+    })
 }
 
 /// The schema of a tool's arguments. No arguments (`()`) are an empty object.
@@ -263,6 +364,10 @@ pub(crate) fn schema_of<A: JsonSchema>() -> Value {
 /// The schema of a typed result. `()` is read from `null` and from nothing else.
 pub(crate) fn result_schema_of<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
+    // What takes anything, as `serde_json::Value` does, is an object for those who read it.
+    if schema == Value::Bool(true) {
+        schema = serde_json::json!({});
+    }
     if let Some(fields) = schema.as_object_mut() {
         fields.remove("$schema");
         fields.remove("title");
@@ -337,7 +442,10 @@ impl Tool {
         self
     }
 
-    /// A call that takes longer is lost: 1 ms to 365 days. Without one it is waited for.
+    /// A call that takes longer is lost: 1 ms to 365 days. Without one it is waited for. What of it is left is its future, which is dropped; what
+    /// that left elsewhere continues, as a thread of `tokio::task::spawn_blocking` does to its end. So a person who looks after such a timeout may
+    /// answer that it did not happen, and see it happen then: what blocks gets a timeout of its own, shorter than this one, or the tool is
+    /// [`keyed`](Tool::keyed).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -354,9 +462,12 @@ impl Tool {
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(Error::Step(format!("no tool can be called {name:?}: use letters, digits, `_` and `-`")));
         }
-        if let Some(kind) = no_object(&self.spec.input_schema) {
+        if let Some(mut kinds) = no_object(&self.spec.input_schema, &self.spec.input_schema, 0) {
+            kinds.sort_unstable();
+            kinds.dedup();
+            let kinds = kinds.join("` or `");
             return Err(Error::Step(format!(
-                "the arguments of the tool `{name}` are of the type {kind}, and a model sends an object: let them be a struct with fields, or `()`"
+                "the arguments of the tool `{name}` are of the type `{kinds}`, and a model sends an object: let them be a struct with fields, or `()`"
             )));
         }
         if let Some(why) = ua_dispatch::left_out_of(&self.spec.input_schema) {
@@ -443,5 +554,113 @@ impl Tool {
 impl std::fmt::Debug for Tool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tool").field("name", &self.spec.name.raw).field("class", &self.class).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+    struct Note {
+        note: Option<String>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Order {
+        order: String,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    enum Level {
+        Low,
+        High,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Plain {
+        Text(String),
+        Level(Level),
+        Numbers(Vec<u8>),
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Mixed {
+        Text(String),
+        Order(Order),
+    }
+
+    fn read<A: DeserializeOwned>(sent: Value) -> A {
+        arguments_of(sent.as_object().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn no_arguments_are_an_object_where_the_type_reads_one() {
+        let none = || serde_json::json!({});
+        assert_eq!(read::<Value>(none()), none());
+        assert_eq!(read::<Option<Note>>(none()), Some(Note::default()));
+        assert_eq!(read::<Note>(none()), Note::default());
+        assert_eq!(read::<Option<Order>>(none()), None);
+        read::<()>(none());
+        // What was missing is told, and not that it is no null.
+        let why = arguments_of::<Order>(none().as_object().unwrap()).unwrap_err().to_string();
+        assert!(why.contains("order"), "{why}");
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_known_however_their_type_says_it() {
+        fn refused<A: DeserializeOwned + JsonSchema + Send + 'static>() -> Option<String> {
+            let tool = tool("look", "Looks.", async |_: Call, _: A| Ok::<_, Failure>(()));
+            tool.rule().err().map(|error| error.to_string())
+        }
+        for (refused, kind) in [
+            (refused::<String>(), "`string`"),
+            (refused::<Vec<Order>>(), "`array`"),
+            (refused::<Option<u8>>(), "`integer` or `null`"),
+            (refused::<Level>(), "`string`"),
+            (refused::<Option<Level>>(), "`null` or `string`"),
+            (refused::<Plain>(), "`array` or `string`"),
+        ] {
+            let refused = refused.unwrap();
+            assert!(refused.contains(kind), "{refused}");
+        }
+        for fine in [
+            refused::<()>(),
+            refused::<Order>(),
+            refused::<Option<Order>>(),
+            refused::<Mixed>(),
+            refused::<Value>(),
+            refused::<std::collections::BTreeMap<String, u8>>(),
+        ] {
+            assert_eq!(fine, None);
+        }
+    }
+
+    #[test]
+    fn a_type_that_takes_anything_has_a_schema_that_is_an_object() {
+        assert_eq!(result_schema_of::<Value>(), serde_json::json!({}));
+        assert_eq!(schema_of::<Value>(), serde_json::json!({}));
+    }
+
+    #[test]
+    fn a_test_makes_a_call_and_looks_at_a_failure() {
+        let call = Call::of_test("november", "key-1", 2).unwrap();
+        assert_eq!((call.run(), call.key(), call.attempt()), ("november", "key-1", 2));
+        assert!(matches!(Call::of_test("a b", "key-1", 1), Err(Error::Id { .. })));
+        for (failure, kind) in [
+            (Failure::not_done("the line is dead"), FailureKind::NotDone),
+            (Failure::refused("the line is dead"), FailureKind::Refused),
+            (Failure::reported("the line is dead"), FailureKind::Reported),
+            (Failure::unknown("the line is dead"), FailureKind::Unknown),
+            (std::io::Error::other("the line is dead").into(), FailureKind::Unknown),
+            (Failure::waits("november", None, RunStop::Budget, "november: the line is dead"), FailureKind::Waits),
+        ] {
+            assert_eq!(failure.kind(), kind);
+            assert!(failure.why().ends_with("the line is dead") && failure.to_string() == failure.why());
+        }
     }
 }

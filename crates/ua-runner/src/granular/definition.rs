@@ -5,13 +5,16 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use ua_core::{RunSpec, SpecError, demands_of};
+use ua_core::{RunSpec, SpecError, demands_of, parse_strict};
 use ua_dispatch::{OutputSchema, Rules};
 use ua_llm::ModelExtras;
 use ua_store::RunRecord;
 
 use super::GranularStep;
 use super::fits::FORBIDDEN;
+
+/// The largest definition, as JSON: more than any model reads.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 impl GranularStep {
     /// The run's contract. A text is the objective; any other input stands under the step's name.
@@ -56,9 +59,22 @@ impl GranularStep {
             ("headers", json!(headers)),
         ];
         job["model"] = model.into_iter().filter(|(_, said)| !said.is_null()).collect();
-        // The checks are those of a job file.
-        let spec = RunSpec::parse(&job.to_string())?;
         let invalid = |field: &str, why: String| SpecError::Invalid { field: field.to_owned(), why };
+        let text = job.to_string();
+        if text.len() > MOST_BYTES {
+            return Err(too_long(&job));
+        }
+        // The checks are those of a job file.
+        let spec = RunSpec::of_program(&text).map_err(|error| match error {
+            // Of what a program hands over the input alone is any value: one that is too deep, say.
+            SpecError::Syntax(why) if parse_strict(&json!({ "inputs": job["inputs"] }).to_string()).is_err() => {
+                invalid("inputs", format!("cannot be kept: {why}"))
+            }
+            other @ (SpecError::Syntax(_)
+            | SpecError::UnknownField { .. }
+            | SpecError::Invalid { .. }
+            | SpecError::Several(_)) => other,
+        })?;
         if let Some(schema) = &spec.output_schema {
             OutputSchema::new(schema).map_err(|why| invalid("output_schema", why))?;
         }
@@ -76,19 +92,47 @@ impl GranularStep {
         Ok(spec)
     }
 
-    /// What shapes the step beside its contract.
+    /// What shapes the step beside its contract, as a new run is begun with it.
     pub(super) fn launch(&self) -> Value {
+        self.launch_with(self.agent.max_output_tokens)
+    }
+
+    /// The same, to be compared with what a run was begun with.
+    pub(super) fn launch_beside(&self, stored: &Value) -> Value {
+        self.launch_with(self.output_tokens_beside(stored))
+    }
+
+    /// The most output tokens of a reply of a run that was begun with `stored`: its own where the step says none. The default is the model's, and
+    /// may be another one in the next version.
+    pub(super) fn output_tokens_beside(&self, stored: &Value) -> u32 {
+        let own = stored["max_output_tokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
+        own.filter(|_| self.agent.max_output_is_default).unwrap_or(self.agent.max_output_tokens)
+    }
+
+    fn launch_with(&self, max_output_tokens: u32) -> Value {
         let agent = &self.agent;
         json!({
             "step": self.name,
             "provider": agent.provider.name(),
             "model": agent.model,
             "system": agent.system,
-            "max_output_tokens": agent.max_output_tokens,
+            "max_output_tokens": max_output_tokens,
             "temperature_milli": agent.temperature_milli,
             "seed": agent.seed,
         })
     }
+}
+
+/// What makes a definition too long: its longest part, by name.
+fn too_long(job: &Value) -> SpecError {
+    let parts = job.as_object().into_iter().flatten().map(|(name, part)| (name, part.to_string().len()));
+    let (name, bytes) =
+        parts.max_by_key(|(_, bytes)| *bytes).map_or_else(Default::default, |(name, bytes)| (name.clone(), bytes));
+    let why = format!(
+        "has {bytes} bytes as JSON, and all of a step at most {MOST_BYTES}, which is more than a model reads: leave out what it does not need, or \
+         let a tool of the step read it part by part"
+    );
+    SpecError::Invalid { field: name, why }
 }
 
 /// What a program asked for with this contract, as its step's [`input`](GranularStep::input) said it: a step with it has the same contract. What comes

@@ -34,6 +34,9 @@ use crate::workspace::{Workspace, WorkspaceError};
 /// The part of a definition that may be accepted beside what a run is pinned to.
 pub(super) const THRESHOLD: &str = "blob_threshold_bytes";
 
+/// The least history that a request carries.
+const LEAST_HISTORY: u64 = 1_000;
+
 /// `entrypoint` and `run_mode` of a run that a program started.
 const LIBRARY: &str = Audience::LIBRARY;
 
@@ -83,7 +86,7 @@ impl GranularStep {
         }
         let run = RunRecord { workspace_dir: run.workspace_dir, ..taken };
         let span = run_span(&run);
-        let settings = self.settings(&run.spec, &host.accept, also);
+        let settings = self.settings(&run, &host.accept, also);
         let ports = DeskPorts {
             store: host.store.clone(),
             lease,
@@ -151,7 +154,7 @@ impl GranularStep {
                     return Err(ForkError::OfAnotherTurn { run: run.run_id, asked, shared }.into());
                 }
                 // Whoever runs it would be told so, one call later. A threshold may have been accepted, and is compared there.
-                let mut differs = differences(&run, &self.spec()?, &self.launch());
+                let mut differs = differences(&run, &self.spec()?, &self.launch_beside(&run.launch));
                 differs.retain(|part| part.part != THRESHOLD);
                 if !differs.is_empty() {
                     let has_ended = run.status.is_terminal();
@@ -207,7 +210,6 @@ impl GranularStep {
     ) -> Result<(RunRecord, Vec<(Component, Value)>), StepError> {
         let workspace = std::path::absolute(&host.workspace).unwrap_or_else(|_| host.workspace.clone());
         let workspace_dir = workspace.to_string_lossy().into_owned();
-        let launch = self.launch();
         let found = match host.store.run(run_id).await {
             Ok(run) => run,
             Err(StoreError::NotFound { .. }) => {
@@ -233,7 +235,7 @@ impl GranularStep {
                     files: Vec::new(),
                     job_path: None,
                     workspace_dir: workspace_dir.clone(),
-                    launch: launch.clone(),
+                    launch: self.launch(),
                     parent_run_id: None,
                 };
                 match host.store.submit_run(new).await {
@@ -255,7 +257,7 @@ impl GranularStep {
         if found.entrypoint != LIBRARY {
             return Err(StepError::AnotherEntrypoint { run: found.run_id, entrypoint: found.entrypoint });
         }
-        let mut differs = differences(&found, &spec, &launch);
+        let mut differs = differences(&found, &spec, &self.launch_beside(&found.launch));
         let mut also = Vec::new();
         if let Some(at) = differs.iter().position(|part| part.part == THRESHOLD)
             && let Some(accepted) = host.accepts_threshold(&found, &differs[at]).await?
@@ -275,21 +277,24 @@ impl GranularStep {
         Ok((RunRecord { workspace_dir, ..found }, also))
     }
 
-    fn settings(&self, spec: &RunSpec, accept: &[Component], also: Vec<(Component, Value)>) -> RunSettings {
+    fn settings(&self, run: &RunRecord, accept: &[Component], also: Vec<(Component, Value)>) -> RunSettings {
         let agent = &self.agent;
+        let max_output_tokens = self.output_tokens_beside(&run.launch);
+        // What a longer reply takes, the history has no room for.
+        let longer = u64::from(max_output_tokens.saturating_sub(agent.max_output_tokens));
         let accepted_by = "the program".to_owned();
         RunSettings {
             model: agent.model.clone(),
             system: agent.system.clone(),
-            max_output_tokens: agent.max_output_tokens,
-            history_tokens: agent.history_tokens,
+            max_output_tokens,
+            history_tokens: agent.history_tokens.map(|tokens| tokens.saturating_sub(longer).max(LEAST_HISTORY.min(tokens))),
             images: agent.images,
             structured: agent.structured,
             temperature_milli: agent.temperature_milli,
             seed: agent.seed,
             prices: agent.prices.clone(),
             retry: agent.retry,
-            pins: PinSettings { accept: accept.to_vec(), also, accepted_by, ..PinSettings::of(spec, &agent.prices) },
+            pins: PinSettings { accept: accept.to_vec(), also, accepted_by, ..PinSettings::of(&run.spec, &agent.prices) },
         }
     }
 }

@@ -56,7 +56,7 @@ impl Runs {
     ///
     /// What is asked ([`Runs::questions`]) is answered by [`Runs::answer`], which can also have a call sent again; this is for what nobody asks:
     /// an answer that was wrong, a tool that said what is not so, a call that an ended run left in doubt. Called again nothing is changed, and the record
-    /// has the first reason.
+    /// has the first reason; so it is called again where its future was dropped, which leaves it recorded or not.
     ///
     /// # Errors
     /// [`Error::Refused`] for a call that was never sent or has another call's answer, for an outcome that cannot be recorded, and for a run that no program

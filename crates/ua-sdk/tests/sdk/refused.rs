@@ -181,13 +181,18 @@ async fn a_step_that_says_a_key_is_refused_before_anything_is_stored() {
         ),
     ] {
         let refused = runs.run(&step, "november").await.unwrap_err();
-        let Error::Step(why) = &refused else { panic!("{refused}") };
+        let (Error::Step(why) | Error::Input(why)) = &refused else { panic!("{refused}") };
+        assert_eq!(matches!(refused, Error::Input(_)), part == "its input", "{refused}");
         assert!(why.contains(part) && why.contains(name) && !why.contains("0123456789"), "{why}");
         assert!(runs.list(10).await.unwrap().is_empty(), "nothing is stored");
     }
     assert!(matches!(runs.run(&step().input("Go."), "november").await.unwrap(), Outcome::Complete { .. }));
     let fork = runs.fork(&step().input("Use sk-0123456789."), "brief", "november", None).await.unwrap_err();
-    assert!(matches!(&fork, Error::Step(why) if why.contains("MODEL_KEY")), "{fork}");
+    assert!(matches!(&fork, Error::Input(why) if why.contains("MODEL_KEY")), "{fork}");
+    let taken = runs.run(&step().input("Go on."), "another").await.unwrap();
+    assert!(matches!(taken, Outcome::Complete { .. }), "{taken}");
+    let taken = runs.fork(&step().input("Go on."), "another", "november", None).await.unwrap_err();
+    assert!(matches!(&taken, Error::Refused(why) if why.contains("`another`")), "{taken}");
     let id = runs.run(&step().input("Go."), "sk-0123456789").await.unwrap_err();
     assert!(matches!(&id, Error::Step(why) if why.contains("its run id")), "{id}");
     // The reason of a cancel is kept, too.

@@ -130,6 +130,56 @@ async fn what_ended_within_a_call_is_told_to_the_model_and_what_cannot_be_driven
     assert_eq!(sent.load(Ordering::SeqCst), 0);
 }
 
+/// What the inner step is asked comes from the model, or from what it read: it is told, and another run is not stopped by it for good.
+#[tokio::test]
+async fn an_input_that_no_run_can_have_is_told_to_the_model() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Topic {
+        topic: String,
+    }
+    for (topic, told) in [("", "is empty"), ("page", "16777216"), ("key", "SHOP_KEY")] {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(folder.path()).unwrap().secret("SHOP_KEY", "shop-0123456789");
+        let inner = runs.clone();
+        let research = tool("research", "Researches a topic.", async move |call: Call, about: Topic| {
+            let input = match about.topic.as_str() {
+                "page" => "x".repeat(17 * 1024 * 1024),
+                "key" => "It says shop-0123456789 there.".to_owned(),
+                _ => about.topic,
+            };
+            let researcher = Step::new("researcher").model(model(&json!([{"text": "Known."}])));
+            inner.run_within(&call, &researcher.input(input)).await
+        });
+        let turns = json!([
+            {"tools": [{"name": "mcp__program__research", "input": {"topic": topic}}]},
+            {"text": "It says {{result:toolu_1_1}}"},
+        ]);
+        let research = research.external("research.run").keyed();
+        let step = Step::new("outer").model(model(&turns)).tool(research).input("Look it up.");
+        let outcome = runs.run(&step, "outer").await.unwrap();
+        let Outcome::Complete { final_output, .. } = &outcome else { panic!("{topic}: {outcome:?}") };
+        let said = final_output.as_str().unwrap();
+        assert!(said.contains("nothing was begun") && said.contains(told), "{topic}: {said}");
+        assert_eq!(runs.list(9).await.unwrap().len(), 1, "{topic}");
+    }
+}
+
+/// The model could do nothing about it, and the same again would bring the same.
+#[tokio::test]
+async fn a_fault_of_the_program_within_a_call_stops_the_run_until_it_is_corrected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sent, calls) = counts();
+    let runs = Runs::open(folder.path()).unwrap();
+    let wrong = outer(delegate(&runs, inner(&sent).temperature(9.0), &calls).keyed());
+    let stopped = runs.run(&wrong, "outer").await.unwrap();
+    let Outcome::Stopped { reason: RunStop::Fingerprint, detail } = &stopped else { panic!("{stopped:?}") };
+    assert!(detail.contains("temperature") && detail.contains("corrected"), "{detail}");
+    let right = outer(delegate(&runs, inner(&sent), &calls).keyed());
+    let outcome = runs.run(&right, "outer").await.unwrap();
+    assert!(matches!(&outcome, Outcome::Waiting { question } if question.kind == QuestionKind::Approval), "{outcome:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 0);
+}
+
 /// It may still happen, and whoever says that it did not says it too early.
 #[tokio::test]
 async fn nobody_says_of_a_call_that_it_did_not_happen_while_the_run_within_it_has_not_ended() {
