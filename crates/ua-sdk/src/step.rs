@@ -148,7 +148,8 @@ impl Step {
                  without the model"
             ))
         };
-        if let Some(why) = said.into_iter().chain(tools).chain(policies).find_map(|(part, value)| found(&part, &value)) {
+        if let Some(why) = said.into_iter().chain(tools).chain(policies).find_map(|(part, value)| found(&part, &value))
+        {
             return Err(Error::Step(why));
         }
         // At last: who gave the input is not told of what is wrong with the program.
@@ -527,7 +528,8 @@ mod tests {
     fn a_choice_that_is_no_tools_name_counts_also_beside_a_tool_that_is_called_so() {
         use crate::tool::{Call, Failure, tool};
         let named = |name: &str| tool(name, "Looks.", async |_: Call, (): ()| Ok::<_, Failure>(()));
-        let step = || ["any", "auto", "none", "look"].into_iter().fold(Step::new("s"), |step, name| step.tool(named(name)));
+        let step =
+            || ["any", "auto", "none", "look"].into_iter().fold(Step::new("s"), |step, name| step.tool(named(name)));
         for (choice, forces) in [
             (ToolChoice::Any, true),
             (ToolChoice::Auto, false),

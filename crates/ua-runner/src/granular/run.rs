@@ -287,14 +287,21 @@ impl GranularStep {
             model: agent.model.clone(),
             system: agent.system.clone(),
             max_output_tokens,
-            history_tokens: agent.history_tokens.map(|tokens| tokens.saturating_sub(longer).max(LEAST_HISTORY.min(tokens))),
+            history_tokens: agent
+                .history_tokens
+                .map(|tokens| tokens.saturating_sub(longer).max(LEAST_HISTORY.min(tokens))),
             images: agent.images,
             structured: agent.structured,
             temperature_milli: agent.temperature_milli,
             seed: agent.seed,
             prices: agent.prices.clone(),
             retry: agent.retry,
-            pins: PinSettings { accept: accept.to_vec(), also, accepted_by, ..PinSettings::of(&run.spec, &agent.prices) },
+            pins: PinSettings {
+                accept: accept.to_vec(),
+                also,
+                accepted_by,
+                ..PinSettings::of(&run.spec, &agent.prices)
+            },
         }
     }
 }

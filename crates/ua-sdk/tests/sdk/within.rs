@@ -176,7 +176,10 @@ async fn a_fault_of_the_program_within_a_call_stops_the_run_until_it_is_correcte
     assert!(detail.contains("temperature") && detail.contains("corrected"), "{detail}");
     let right = outer(delegate(&runs, inner(&sent), &calls).keyed());
     let outcome = runs.run(&right, "outer").await.unwrap();
-    assert!(matches!(&outcome, Outcome::Waiting { question } if question.kind == QuestionKind::Approval), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Waiting { question } if question.kind == QuestionKind::Approval),
+        "{outcome:?}"
+    );
     assert_eq!(sent.load(Ordering::SeqCst), 0);
 }
 
