@@ -73,6 +73,9 @@ fn read(place: String, words: &[&str]) -> Result<Choice, String> {
             ("-p", false) => choice.packages.extend(words.next().map(str::to_owned)),
             ("--test", false) => choice.targets.extend(words.next().map(str::to_owned)),
             ("--lib", false) => choice.targets.push("lib".to_owned()),
+            ("--features", false) => {
+                words.next();
+            }
             ("--workspace" | "--locked" | "--no-run", false)
             | ("--ignored" | "--include-ignored" | "--nocapture", true) => {}
             _ if word.starts_with('-') || word.contains(['"', '$', ';', '|', '&', '<', '>', '\\']) => {

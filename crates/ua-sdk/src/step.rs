@@ -205,7 +205,8 @@ impl Step {
         self
     }
 
-    /// The most output tokens of one reply, at least 1; 8192, or what the model writes if that is less, unless it is said.
+    /// The most output tokens of one reply, at least 1; 8192, or what the model writes if that is less, unless it is said. A step that does not say
+    /// it keeps what its run was begun with, also when a later version knows the model otherwise.
     pub fn max_output_tokens(mut self, tokens: u32) -> Self {
         self.max_output_tokens = Some(tokens);
         self

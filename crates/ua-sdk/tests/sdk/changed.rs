@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use ua_sdk::crates::ua_store::{LedgerStore as _, OverrideKind, QuestionStatus, RunStore as _};
 use ua_sdk::prelude::*;
-use ua_sdk::{Component, Error, PriceTable, RunStop, Step, Tool};
+use ua_sdk::{Component, Error, ModelFacts, PriceTable, RunStop, Step, Tool};
 
 use crate::{Invoice, invoices, model, sending};
 
@@ -459,6 +459,30 @@ async fn a_typed_run_goes_on_over_changed_tools_and_comments_and_is_forked() {
     runs.set_budget("by-hand", "max_turns", 5).await.unwrap();
     let outcome = runs.run(&step("Sends it.").output_schema(schema.to_value()), "by-hand").await.unwrap();
     assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+}
+
+/// What is known of a model is a matter of the version, and a step that says nothing of it is the same step.
+#[tokio::test]
+async fn a_step_that_says_no_reply_limit_keeps_that_of_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let writes = |tokens| {
+        let facts = ModelFacts { max_output: Some(tokens), ..ModelFacts::default() };
+        step_of([send("Sends it.")]).model(model(&sending()).with_facts(facts))
+    };
+    let limit = async |id: &str| runs.get(id).await.unwrap().launch["max_output_tokens"].clone();
+    assert!(matches!(runs.run(&writes(4_096), "november").await.unwrap(), Outcome::Stopped { .. }));
+    runs.set_budget("november", "max_turns", 5).await.unwrap();
+    let said = runs.run(&writes(4_096).max_output_tokens(2_048), "november").await.unwrap_err();
+    let Error::AnotherDefinition { differs, .. } = &said else { panic!("{said}") };
+    assert_eq!(differs.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(), ["max_output_tokens"]);
+    // A fork is a new run, and is found again.
+    for tokens in [2_048, 4_096] {
+        let _fork = runs.fork(&writes(tokens), "fork", "november", None).await.unwrap();
+    }
+    let outcome = runs.run(&writes(16_384), "november").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+    assert_eq!((limit("november").await, limit("fork").await), (json!(4_096), json!(2_048)));
 }
 
 #[tokio::test]

@@ -11,9 +11,9 @@ use ua_sdk::prelude::*;
 use ua_sdk::serde::de::DeserializeOwned;
 use ua_sdk::types::{CallId, CallRecord, Charge, QuestionId, Spent, StepId};
 use ua_sdk::{
-    Budgets, CallOutcome, CallProgress, Constraints, Currency, Differs, Effort, Escalation, FailureClass, Forgotten,
-    InvalidId, ModelFacts, Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream, StopCondition,
-    ToolChoice, UsageSummary,
+    Budgets, CallOutcome, CallProgress, Constraints, Currency, Differs, Effort, Escalation, FailureClass, FailureKind,
+    Forgotten, InvalidId, ModelFacts, Money, PriceTable, QuestionKind, QuestionRecord, RunId, RunRecord, RunStream,
+    StopCondition, ToolChoice, UsageSummary,
 };
 
 use crate::{model, sending};
@@ -36,15 +36,15 @@ fn c_common_traits() {
     each!(shown: Failure, FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(shown: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, RunStream, Runs, Step, StopCondition);
     each!(shown: Effort, Tool, ToolChoice, UsageSummary);
-    each!(copied: Effort, ToolChoice);
-    each!(key: Effort, ToolChoice);
+    each!(copied: Effort, FailureKind, ToolChoice);
+    each!(key: Effort, FailureKind, ToolChoice);
     each!(copied: Answer, Budgets, Call, CallOutcome, CallProgress, Choice, Component, Constraints, Currency, Differs, Escalation);
     each!(copied: FailureClass, Forgotten, InvalidId, Model, ModelFacts, Money, Outcome, PriceTable, QuestionKind);
     each!(copied: QuestionRecord, RunEvent, RunId, RunRecord, RunStatus, RunStop, Runs, Step, StopCondition, Tool, UsageSummary);
     each!(compared: Answer, Budgets, Call, CallOutcome, CallProgress, Constraints, Differs, Escalation, Forgotten, ModelFacts, Outcome);
     each!(compared: PriceTable, QuestionRecord, RunEvent, RunRecord, StopCondition, UsageSummary);
     each!(key: RunId, CallId, QuestionId, StepId, RunStatus, RunStop, Component, Choice, QuestionKind, FailureClass, Currency, Money);
-    each!(said: Error, Outcome, RunId, RunStatus, RunStop, Component, Currency, Money, Differs, Forgotten);
+    each!(said: Error, Failure, Outcome, RunId, RunStatus, RunStop, Component, Currency, Money, Differs, Forgotten);
     #[cfg(feature = "mcp")]
     {
         each!(shown: Servers);

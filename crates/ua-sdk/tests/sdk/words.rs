@@ -475,3 +475,58 @@ async fn a_choice_of_a_tool_that_no_request_offers_is_refused() {
         assert!(says, "{refused}");
     }
 }
+
+/// More than a job file may have, and no more than any model reads.
+#[tokio::test]
+async fn an_input_is_as_long_as_what_a_model_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let step = || Step::new("read").model(model(&json!([{"text": "Read."}]))).history_max_tokens(1_000_000);
+    let long = "a page of words. ".repeat(30_000);
+    let outcome = runs.run(&step().input(long.clone()), "long").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+    assert_eq!(runs.input("long").await.unwrap(), long);
+
+    let deep = (0..200).fold(json!("deep"), |inner, _| json!([inner]));
+    let endless = || "x".repeat(16 * 1024 * 1024);
+    for (input, told) in [
+        (json!(endless()), "16777216"),
+        (json!({"page": endless()}), "a tool of the step"),
+        (json!("  "), "is empty"),
+        (deep, "cannot be kept"),
+    ] {
+        let refused = runs.run(&step().input(input), "refused").await.unwrap_err();
+        let is_told = matches!(&refused, Error::Input(why) if why.starts_with("`input` ") && why.contains(told));
+        assert!(is_told, "{told}: {refused}");
+    }
+    // Whatever it is that is too long is named.
+    let schema = json!({"type": "object", "description": endless()});
+    let refused = runs.run(&step().input("Read.").output_schema(schema), "refused").await.unwrap_err();
+    assert!(matches!(&refused, Error::Step(why) if why.starts_with("`output_schema` has 167")), "{refused}");
+    assert_eq!(runs.list(5).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_step_of_which_every_reply_calls_a_tool_says_why_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let look = tool("any", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>("seen")).reads();
+    let call = json!({"tools": [{"name": "mcp__program__any", "input": {}}]});
+    let step = Step::new("look").model(model(&json!([call.clone(), call]))).tool(look).max_turns(1).input("Look.");
+    let plain = runs.run(&step, "plain").await.unwrap();
+    let forced = runs.run(&step.tool_choice(ua_sdk::ToolChoice::Any), "forced").await.unwrap();
+    let [plain_stop, forced_stop] = [&plain, &forced].map(Outcome::budgets_reached);
+    assert!(!plain.to_string().contains("tool_choice") && forced.to_string().contains("`tool_choice`"), "{forced}");
+    assert_eq!(forced_stop.len(), 1, "{forced}");
+    assert_eq!(plain_stop[0].missing(), forced_stop[0].missing());
+}
+
+#[tokio::test]
+async fn a_result_may_be_any_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let turns = json!([{"text": "Nothing is known."}, {"text": "{\"known\": [1.5, null]}"}]);
+    let step = Step::new("any").model(model(&turns)).input("What is known?");
+    let any: Value = runs.run_for(&step, "any").await.unwrap();
+    assert_eq!(any, json!({"known": [1.5, null]}));
+}
