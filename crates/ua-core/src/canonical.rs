@@ -193,14 +193,14 @@ fn write(value: &Value, out: &mut Vec<u8>) -> serde_json::Result<()> {
     }
 }
 
-/// Writes a number by its value. Its own text says nothing: `serde_json` keeps a number as it was written where any crate of a program turns on
-/// its feature `arbitrary_precision`.
+/// Writes a number by its value. Its own text says nothing: `serde_json` keeps a number as it was written where any crate of a program
+/// turns on its feature `arbitrary_precision`.
 fn write_number(number: &Number, out: &mut Vec<u8>) -> serde_json::Result<()> {
     if let Some(whole) = number.as_u64() {
-        return write_whole(whole, whole > SAFE, out);
+        return write_whole(&whole, whole > SAFE, out);
     }
     if let Some(whole) = number.as_i64() {
-        return write_whole(whole, whole.unsigned_abs() > SAFE, out);
+        return write_whole(&whole, whole.unsigned_abs() > SAFE, out);
     }
     let Some(decimal) = number.as_f64() else {
         return Err(serde::ser::Error::custom(format!("the number {number} is beyond any that can be held")));
@@ -213,11 +213,11 @@ fn write_number(number: &Number, out: &mut Vec<u8>) -> serde_json::Result<()> {
     Ok(())
 }
 
-fn write_whole(whole: impl fmt::Display + Serialize, is_exact: bool, out: &mut Vec<u8>) -> serde_json::Result<()> {
+fn write_whole(whole: &(impl fmt::Display + Serialize), is_exact: bool, out: &mut Vec<u8>) -> serde_json::Result<()> {
     if is_exact {
         serde_json::to_writer(out, &format!("{EXACT_INTEGER}{whole}"))
     } else {
-        serde_json::to_writer(out, &whole)
+        serde_json::to_writer(out, whole)
     }
 }
 

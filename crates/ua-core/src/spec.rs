@@ -481,8 +481,8 @@ impl RunSpec {
         Self::of_program(text)
     }
 
-    /// The same of a contract that a program put together. How long it may be says who reads it: a job file comes from elsewhere, and is held to a
-    /// limit that a program's own input is not.
+    /// The same of a contract that a program put together. How long it may be says who reads it: a job file comes from elsewhere, and is
+    /// held to a limit that a program's own input is not.
     pub fn of_program(text: &str) -> Result<Self, SpecError> {
         if text.trim().is_empty() {
             return Err(SpecError::Syntax("it is empty".to_owned()));

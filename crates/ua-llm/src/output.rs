@@ -171,8 +171,8 @@ impl Narrowing<'_> {
         alone(narrowed).map(Value::Object)
     }
 
-    /// Narrows an object whose properties stand in several places. A closed object has all of its properties in one, so what holds together is
-    /// written together, once for each of its alternatives.
+    /// Narrows an object whose properties stand in several places. A closed object has all of its properties in one, so what holds together
+    /// is written together, once for each of its alternatives.
     fn narrow_in_parts(&self, own: &Map<String, Value>, depth: usize) -> Option<Value> {
         let mut unsaid = own.clone();
         unsaid.retain(|word, _| !SAID.contains(&word.as_str()));

@@ -27,8 +27,8 @@ impl From<Effort> for String {
     }
 }
 
-/// Which tool the replies of a model call, for [`Step::tool_choice`](crate::Step::tool_choice), which takes the same as a text. It holds for every
-/// reply: a step with `Any`, `Own` or `Named` has no last one without a call, and is not complete before it stops at a limit.
+/// Which tool the replies of a model call, for [`Step::tool_choice`](crate::Step::tool_choice), which takes the same as a text. It holds
+/// for every reply: a step with `Any`, `Own` or `Named` has no last one without a call, and is not complete before it stops at a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolChoice {

@@ -22,8 +22,8 @@ pub enum Error {
     /// The step lacks something, contradicts itself, or says something of tools that are not there.
     #[error("the step is not well defined: {0}")]
     Step(String),
-    /// The step cannot be run with this input, and nothing else is wrong with it: the input is empty, longer than any model reads, too deep, or has a
-    /// secret in it. Whoever gave it is told, and may give another one.
+    /// The step cannot be run with this input, and nothing else is wrong with it: the input is empty, longer than any model reads, too
+    /// deep, or has a secret in it. Whoever gave it is told, and may give another one.
     #[error("the step cannot be run with this input: {0}")]
     Input(String),
     /// No run can have this id.
@@ -286,7 +286,8 @@ impl Error {
     /// What a run stops for that waits for another one which could not be driven, and in words.
     pub(crate) fn as_stop(&self) -> (RunStop, String) {
         match self {
-            Self::AnotherDefinition { .. } => (RunStop::Fingerprint, self.to_string()),
+            // What helps stands in them.
+            Self::AnotherDefinition { .. } | Self::Refused(_) => (RunStop::Fingerprint, self.to_string()),
             // The same again would bring the same.
             Self::Step(_)
             | Self::Input(_)
@@ -295,8 +296,7 @@ impl Error {
             | Self::Prices(_)
             | Self::Model(_)
             | Self::Servers(_)
-            | Self::Result { .. }
-            | Self::Refused(_) => {
+            | Self::Result { .. } => {
                 (RunStop::Fingerprint, format!("{self}; the program has to be corrected, then run it again"))
             }
             Self::Folder { .. }

@@ -88,8 +88,8 @@ fn refuse_what_is_on_a_server(folder: &Path) -> Result<(), Error> {
 
 impl Runs {
     /// The runs in `folder`, which is made when it is not there. Several processes may have it open; one at a time drives a run.
-    /// `ua --root FOLDER` shows the same runs. It is opened by the process that uses it: a child of `fork(2)`, as a daemon is one, has none of the
-    /// thread that writes, so a program that goes into the background opens it there.
+    /// `ua --root FOLDER` shows the same runs. It is opened by the process that uses it: a child of `fork(2)`, as a daemon is one, has none
+    /// of the thread that writes, so a program that goes into the background opens it there.
     ///
     /// # Errors
     /// [`Error::Folder`] and [`Error::Store`] when the folder or its database cannot be used; also when there are workspaces and their
@@ -300,8 +300,8 @@ impl Runs {
     ///
     /// # Errors
     /// [`Error::Step`] and its like, and [`Error::Input`], with nothing stored; [`Error::AnotherDefinition`], [`Error::DrivenElsewhere`],
-    /// [`Error::Tools`], [`Error::Files`], [`Error::Store`]; [`Error::Forgotten`] after the database was put back from an older copy. Never how the
-    /// step itself went: that is the outcome.
+    /// [`Error::Tools`], [`Error::Files`], [`Error::Store`]; [`Error::Forgotten`] after the database was put back from an older copy. Never
+    /// how the step itself went: that is the outcome.
     ///
     /// # Panics
     /// Without a Tokio runtime whose time is enabled (`enable_time`), and whose IO is (`enable_io`) where a model or a server is reached over a
@@ -388,7 +388,8 @@ impl Runs {
     /// What keeps the inner run from being complete is told as [`Failure::of_run`] says: while it waits for a person, the outer run is
     /// [`Outcome::Waiting`] with that very question ([`Runs::questions`] of the outer run has it, too). Answer it, and run the outer step again. An inner
     /// run that stopped, or that cannot be driven, stops the outer one for the same reason. Nobody is asked about the call, and the model is told when
-    /// the inner run has ended, well or not; also when none was begun because of its input alone ([`Error::Input`]), which is mostly the model's.
+    /// the inner run has ended, well or not; also when none was begun because of its input alone ([`Error::Input`]), which is mostly the
+    /// model's.
     ///
     /// The inner run is one of its own: it has the budgets of its step, and what it costs does not count for the outer one. Cancelling the outer run
     /// leaves it as it is; [`Runs::cancel`] with its id ends it.
@@ -424,8 +425,8 @@ impl Runs {
         }
     }
 
-    /// What a tool says whose run could not be driven. The input is mostly the model's: of a run that it alone kept from being begun, the model is
-    /// told why. What is wrong with anything else is nothing that the model could do about.
+    /// What a tool says whose run could not be driven. The input is mostly the model's: of a run that it alone kept from being begun, the
+    /// model is told why. What is wrong with anything else is nothing that the model could do about.
     async fn not_driven(&self, id: &str, error: &Error) -> Failure {
         if let Error::Input(why) = error
             && let Ok(run) = run_id(id)
@@ -552,8 +553,8 @@ impl Runs {
     ///
     /// # Errors
     /// [`Error::Id`]; [`Error::Step`] as for a new run, with nothing stored; [`Error::NoSuchRun`] without the parent; [`Error::Refused`] when there is
-    /// no such turn, or the fork is there and shares other turns; [`Error::AnotherDefinition`] when it is there as another step. [`Error::Refused`]
-    /// as well when `id` is another run.
+    /// no such turn, or the fork is there and shares other turns; [`Error::AnotherDefinition`] when it is there as another step.
+    /// [`Error::Refused`] as well when `id` is another run.
     ///
     /// ```
     /// # use ua_sdk::prelude::*;
@@ -739,8 +740,8 @@ impl Runs {
     /// once, as [`Runs::cancel`] does, unless somebody drives it, who ends it between calls. What the
     /// model asks ([`AskUser`](crate::QuestionKind::AskUser)) is answered by `Answer::new(Choice::Continue).text(…)`.
     ///
-    /// Dropping the future leaves the answer stored or not ([`Runs::question`] says which); the same answer again is refused where it was. An
-    /// `Abort` that is stored ends the run when its step is run at the latest.
+    /// Dropping the future leaves the answer stored or not ([`Runs::question`] says which); the same answer again is refused where it was.
+    /// An `Abort` that is stored ends the run when its step is run at the latest.
     ///
     /// # Errors
     /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`]. Of an `Abort`

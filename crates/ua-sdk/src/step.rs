@@ -112,9 +112,9 @@ impl Step {
         self
     }
 
-    /// What is asked of the model: a text, or any other JSON value, which it reads under the step's name. It is part of the definition, and in the
-    /// first message of the run. The whole definition has at most 16 MiB as JSON, which is more than any model reads at once: what is longer is
-    /// read by a tool, part by part. One that is empty, too long or has a secret in it is refused ([`Error::Input`]).
+    /// What is asked of the model: a text, or any other JSON value, which it reads under the step's name. It is part of the definition, and
+    /// in the first message of the run. The whole definition has at most 16 MiB as JSON, which is more than any model reads at once: what
+    /// is longer is read by a tool, part by part. One that is empty, too long or has a secret in it is refused ([`Error::Input`]).
     pub fn input(mut self, input: impl Into<Value>) -> Self {
         self.input = input.into();
         self
@@ -205,8 +205,8 @@ impl Step {
         self
     }
 
-    /// The most output tokens of one reply, at least 1; 8192, or what the model writes if that is less, unless it is said. A step that does not say
-    /// it keeps what its run was begun with, also when a later version knows the model otherwise.
+    /// The most output tokens of one reply, at least 1; 8192, or what the model writes if that is less, unless it is said. A step that does
+    /// not say it keeps what its run was begun with, also when a later version knows the model otherwise.
     pub fn max_output_tokens(mut self, tokens: u32) -> Self {
         self.max_output_tokens = Some(tokens);
         self
@@ -250,9 +250,9 @@ impl Step {
     }
 
     /// A [`ToolChoice`](crate::ToolChoice), or its word: `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it: `mcp__program__<name>` for one of the program's.
-    /// Another name of one of these is refused ([`Error::Step`]). A choice holds for every reply of the run. With `any` or a tool each of them calls
-    /// one, and a step is complete with a reply that calls none: so it stops at a limit ([`Step::max_turns`]), and what it did is in
-    /// [`Runs::calls`](crate::Runs::calls).
+    /// Another name of one of these is refused ([`Error::Step`]). A choice holds for every reply of the run. With `any` or a tool each of
+    /// them calls one, and a step is complete with a reply that calls none: so it stops at a limit ([`Step::max_turns`]), and what it did
+    /// is in [`Runs::calls`](crate::Runs::calls).
     pub fn tool_choice(mut self, choice: impl Into<String>) -> Self {
         self.extras.tool_choice = Some(choice.into());
         self

@@ -314,8 +314,8 @@ where
     }
 }
 
-/// What a tool is called with. What the model sent is an object, so it is read as one; only where the type reads none, as `()` does, are no arguments
-/// nothing at all.
+/// What a tool is called with. What the model sent is an object, so it is read as one; only where the type reads none, as `()` does, are no
+/// arguments nothing at all.
 fn arguments_of<A: DeserializeOwned>(sent: &serde_json::Map<String, Value>) -> Result<A, serde_json::Error> {
     match serde_json::from_value(Value::Object(sent.clone())) {
         Err(why) if sent.is_empty() => serde_json::from_value(Value::Null).map_err(|_| why),
@@ -442,10 +442,10 @@ impl Tool {
         self
     }
 
-    /// A call that takes longer is lost: 1 ms to 365 days. Without one it is waited for. What of it is left is its future, which is dropped; what
-    /// that left elsewhere continues, as a thread of `tokio::task::spawn_blocking` does to its end. So a person who looks after such a timeout may
-    /// answer that it did not happen, and see it happen then: what blocks gets a timeout of its own, shorter than this one, or the tool is
-    /// [`keyed`](Tool::keyed).
+    /// A call that takes longer is lost: 1 ms to 365 days. Without one it is waited for. What of it is left is its future, which is
+    /// dropped; what that left elsewhere continues, as a thread of `tokio::task::spawn_blocking` does to its end. So a person who looks
+    /// after such a timeout may answer that it did not happen, and see it happen then: what blocks gets a timeout of its own, shorter than
+    /// this one, or the tool is [`keyed`](Tool::keyed).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

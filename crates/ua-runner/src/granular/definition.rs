@@ -102,8 +102,8 @@ impl GranularStep {
         self.launch_with(self.output_tokens_beside(stored))
     }
 
-    /// The most output tokens of a reply of a run that was begun with `stored`: its own where the step says none. The default is the model's, and
-    /// may be another one in the next version.
+    /// The most output tokens of a reply of a run that was begun with `stored`: its own where the step says none. The default is the
+    /// model's, and may be another one in the next version.
     pub(super) fn output_tokens_beside(&self, stored: &Value) -> u32 {
         let own = stored["max_output_tokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
         own.filter(|_| self.agent.max_output_is_default).unwrap_or(self.agent.max_output_tokens)
@@ -129,8 +129,8 @@ fn too_long(job: &Value) -> SpecError {
     let (name, bytes) =
         parts.max_by_key(|(_, bytes)| *bytes).map_or_else(Default::default, |(name, bytes)| (name.clone(), bytes));
     let why = format!(
-        "has {bytes} bytes as JSON, and all of a step at most {MOST_BYTES}, which is more than a model reads: leave out what it does not need, or \
-         let a tool of the step read it part by part"
+        "has {bytes} bytes as JSON, and all of a step at most {MOST_BYTES}, which is more than a model reads: leave out what it does not \
+         need, or let a tool of the step read it part by part"
     );
     SpecError::Invalid { field: name, why }
 }
