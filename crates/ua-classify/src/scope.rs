@@ -358,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn scopes_begin_alike_up_to_their_files_whether_these_could_be_read() {
+        let of = |to: &str, name: &str| {
+            email_scope(&json!({"to": to, "subject": r#""files":["#, "attachments": ["copy.pdf", name]})).unwrap()
+        };
+        let (read, unread) = (of("ada@example.test", "report.pdf"), of("ada@example.test", "gone.pdf"));
+        assert_ne!(read, unread);
+        assert_eq!(read.up_to_files(), Some(r#"email.send {"addresses":["ada@example.test"],"files":["#));
+        assert_eq!(read.up_to_files(), unread.up_to_files());
+        assert_ne!(read.up_to_files(), of("eve@example.test", "report.pdf").up_to_files());
+        let without = email_scope(&json!({"to": "ada@example.test", "subject": r#""files":["#})).unwrap();
+        assert_eq!(without.up_to_files(), None, "{without:?}");
+    }
+
+    #[test]
     fn nothing_to_name_is_no_scope() {
         assert_eq!(email_scope(&json!({"body": "x", "to": [], "cc": [""], "subject": ""})), None);
         assert_eq!(project_scope(&ScopeRule::default(), "x.create", &json!({"a": 1}), &digest_of), None);

@@ -77,6 +77,9 @@ pub struct Scope(Arc<str>);
 /// How the projection of a whole call begins; no projection of chosen arguments does.
 const WHOLE_CALL: &str = r#"{"arguments":"#;
 
+/// Where a projection names files. In a text of it the second quote has a backslash.
+const FILES: &str = r#""files":["#;
+
 impl Scope {
     /// Makes a scope from an effect kind and the canonical text of the projected arguments.
     pub fn new(effect: &str, projection: &str) -> Self {
@@ -95,6 +98,18 @@ impl Scope {
     /// Whether this is the scope of a whole call.
     pub fn is_of_whole_call(&self) -> bool {
         self.0.split_once(' ').is_some_and(|(_, projection)| projection.starts_with(WHOLE_CALL))
+    }
+
+    /// How it begins, up to where it names files: so begin the scopes of all calls that have this effect but for what their files hold. `None`
+    /// where no files name it.
+    pub fn up_to_files(&self) -> Option<&str> {
+        let (effect, projection) = self.0.split_once(' ')?;
+        let length = match projection.strip_prefix(WHOLE_CALL) {
+            // One without files names none, and another call in these words may.
+            Some(arguments) => WHOLE_CALL.len() + arguments.get(1..)?.find('"')? + 2,
+            None => projection.find(FILES)? + FILES.len(),
+        };
+        self.0.get(..effect.len() + 1 + length)
     }
 
     /// The scope for people: that of a whole call says that, and not a digest that tells nobody anything.
@@ -129,6 +144,27 @@ mod tests {
         let key = |a: &str, b: &str| KeyBuilder::new("t").field("run", a).field("tool", b).finish();
         assert_ne!(key("r1", "0mcp"), key("r10", "mcp"));
         assert_ne!(key("ab", "c"), key("a", "bc"));
+    }
+
+    #[test]
+    fn scopes_that_differ_in_their_files_alone_begin_alike() {
+        let whole = |words: &str, files: &[&str]| {
+            Scope::of_whole_call("message.post", &sha256(words), files.iter().map(sha256))
+        };
+        let begins = |scope: &Scope| scope.up_to_files().map(str::to_owned);
+        let (first, bare) = (whole("a", &["x", "y"]), whole("a", &[]));
+        assert_eq!(begins(&first), Some(format!(r#"message.post {{"arguments":"{}""#, sha256("a"))));
+        assert_eq!(begins(&first), begins(&bare));
+        assert_ne!(begins(&first), begins(&whole("b", &["x", "y"])));
+        let of = |projection: &str| Scope::new("email.send", projection);
+        let named = of(r#"{"addresses":["a@b"],"files":["path:r.pdf"],"values":{"subject":"s"}}"#);
+        assert_eq!(named.up_to_files(), Some(r#"email.send {"addresses":["a@b"],"files":["#));
+        for without in [r#"{"addresses":["a@b"]}"#, r#"{"addresses":["\"files\":["]}"#, "boss"] {
+            assert_eq!(of(without).up_to_files(), None, "{without}");
+        }
+        for scope in [&first, &bare, &named] {
+            assert!(scope.as_str().starts_with(scope.up_to_files().unwrap()), "{scope:?}");
+        }
     }
 
     #[test]

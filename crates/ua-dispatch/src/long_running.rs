@@ -329,7 +329,13 @@ impl Dispatcher {
                 }
             };
             let is_late = !is_to_end && self.ledger.env().now() >= until;
-            let Some(question) = held.filter(|_| !is_late && !stop.is_stopping()) else {
+            let is_over = is_late || stop.is_stopping();
+            if let Some(question) = held.as_ref().filter(|_| is_over)
+                && !self.ledger.take_back(permit.call(), question).await?
+            {
+                continue; // somebody has answered meanwhile: the next look finds it
+            }
+            let Some(question) = held.filter(|_| !is_over) else {
                 let answer = if is_late { ElicitAnswer::Decline } else { ElicitAnswer::Cancel };
                 let refused = self.ledger.say_no(permit.call(), handle, &answer).await?;
                 if is_late {
@@ -364,8 +370,10 @@ impl Dispatcher {
     async fn elicit(&self, call: &CallRecord, handle: Handle, stop: &StopSignal) -> Result<Elicited, DispatchError> {
         let is_live = handle.input.as_ref().is_some_and(|input| input.is_live);
         let patience = self.elicitations.live_wait;
-        if is_live && patience.is_zero() {
-            let declined = self.ledger.decline(call, handle, &ElicitAnswer::Decline).await?;
+        if is_live
+            && patience.is_zero()
+            && let Some(declined) = self.ledger.decline(call, handle.clone(), &ElicitAnswer::Decline).await?
+        {
             self.tell(CallProgress::Declined { call: Box::new(call.clone()), waited: patience });
             return Ok(Elicited::Answered(declined));
         }
@@ -402,7 +410,8 @@ impl Dispatcher {
             let is_late = self.ledger.env().now() >= until;
             if is_late || stop.is_stopping() || self.is_to_end(call).await? {
                 let answer = if is_late { ElicitAnswer::Decline } else { ElicitAnswer::Cancel };
-                let handle = self.ledger.decline(call, handle, &answer).await?;
+                // Somebody has answered meanwhile: the next look finds it.
+                let Some(handle) = self.ledger.decline(call, handle.clone(), &answer).await? else { continue };
                 if is_late {
                     self.tell(CallProgress::Declined { call: Box::new(call.clone()), waited: patience });
                 }

@@ -234,6 +234,7 @@ impl Ledger {
                     config,
                     forgotten: None,
                     settled: settled.as_ref(),
+                    unseen: &[],
                     sent,
                     behind: &behind,
                 };
@@ -280,22 +281,29 @@ impl Ledger {
         self.close(call, asked).await
     }
 
-    /// Says no to whatever `handle` asks for, because nobody is there to be asked.
+    /// Says no to whatever `handle` asks for, because nobody is there to be asked. `None` where somebody has answered by now: that word is the answer.
+    ///
+    /// # Errors
+    /// Those of the store.
     pub async fn decline(
         &self,
         call: &CallRecord,
         mut handle: Handle,
         answer: &ElicitAnswer,
-    ) -> Result<Handle, LedgerError> {
+    ) -> Result<Option<Handle>, LedgerError> {
+        // Before the no is kept: an answer that comes behind this is refused, and whoever gives it knows that it does not count.
+        let asked = self.pending_question(call).await?.filter(|asked| asked.kind == QuestionKind::Elicitation);
+        if let Some(asked) = asked
+            && (asked.answer.is_some() || !self.take_back(call, &asked).await?)
+        {
+            return Ok(None);
+        }
         while let Some((name, request)) = handle.open_request() {
             let (name, params) = (name.to_owned(), request.get("params").cloned().unwrap_or_default());
             handle = handle.answered(&name, answer.result(&params));
         }
         self.keep_for(call, handle.clone()).await?;
-        if let Some(asked) = self.pending_question(call).await?.filter(|q| q.kind == QuestionKind::Elicitation) {
-            self.close(call, &asked).await?;
-        }
-        Ok(handle)
+        Ok(Some(handle))
     }
 
     /// What a tool asked for is of no use any more once nobody knows whether the call it asked in happened, and neither is what was asked before

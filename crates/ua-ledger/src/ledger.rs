@@ -221,7 +221,8 @@ impl Ledger {
     pub fn admit_planned(&self, call: &CallRecord, facts: &Facts) -> Option<Admission> {
         let rules = self.rules();
         let is_simple = call.status == CallStatus::Prepared && !call.name.is_task() && !call.name.is_ask_user();
-        let may_repeat = self.may_have_forgotten(call) || self.may_repeat_lost(call);
+        let may_repeat =
+            self.may_have_forgotten(call) || self.may_repeat_lost(call) || self.may_repeat_unseen(call, facts);
         if !is_simple || rules.looks_at_addresses(call) || may_repeat {
             return None;
         }

@@ -82,6 +82,7 @@ mod stored_once_tests;
 mod taint;
 mod task;
 mod unmarked;
+mod unseen;
 mod verdict;
 mod view;
 

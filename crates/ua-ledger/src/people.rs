@@ -283,12 +283,20 @@ impl Ledger {
                 self.close(call, question).await?;
                 continue;
             }
-            let withdrawn = self.store.withdraw_question(&self.lease, &question.question_id, self.env.now()).await;
-            if !withdrawn.map_err(LedgerError::at("take the question back about", &call.call_id))? {
+            if !self.take_back(call, question).await? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Takes a question about a call back that nobody had answered. False when somebody has by now: their word has to be heard.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn take_back(&self, call: &CallRecord, question: &QuestionRecord) -> Result<bool, LedgerError> {
+        let withdrawn = self.store.withdraw_question(&self.lease, &question.question_id, self.env.now()).await;
+        withdrawn.map_err(LedgerError::at("take the question back about", &call.call_id))
     }
 
     /// Closes a question whose answer is of no use any more.

@@ -29,6 +29,8 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) forgotten: Option<&'a Related>,
     /// A call that may have had this one's effect, which whoever asked for this one did not know ([`settled`](crate::settled)).
     pub(crate) settled: Option<&'a Related>,
+    /// Calls in its words that may have sent the same files, where nobody can tell ([`unseen`](crate::unseen)).
+    pub(crate) unseen: &'a [Related],
     /// When it was sent last, by which time everything that stands in the relations from before was known.
     pub(crate) sent: Option<Timestamp>,
     /// What has changed behind that, by the order in which it was stored.
@@ -86,7 +88,7 @@ impl<'a> RelatedCalls<'a> {
         found
     }
 
-    /// Calls of the family with the same scope. An effect that creates something is not wanted twice; one that replaces or changes
+    /// Calls of the family with the same scope, or with one that would be the same if all files could be looked at. An effect that creates something is not wanted twice; one that replaces or changes
     /// something may be wanted again once it is done, but not while nobody knows whether the earlier one may still happen.
     fn rivals(&self) -> impl Iterator<Item = &'a Related> {
         let is_by_content = self.call.policy.is_by_content();
@@ -94,7 +96,7 @@ impl<'a> RelatedCalls<'a> {
             is_by_content || rival.newest.status != CallStatus::Succeeded || rival.newest.doubt.is_some()
         };
         let once = self.config.no_duplicate_external_actions;
-        self.relations.rivals.iter().filter(move |_| once).filter(stands)
+        self.relations.rivals.iter().chain(self.unseen).filter(move |_| once).filter(stands)
     }
 
     /// Calls in doubt that this one might repeat: those with its scope that the run went on without, those of the same tool in the same
@@ -160,7 +162,7 @@ impl<'a> RelatedCalls<'a> {
         };
         // Whom the relations only count is looked for among what has changed.
         let uncounted = among(&self.behind.relations, &self.behind.renamed);
-        let related = among(self.relations, self.renamed).chain(uncounted);
+        let related = among(self.relations, self.renamed).chain(uncounted).chain(self.unseen);
         let moved = related.filter(|other| self.moved_since(&other.newest));
         let mut found: Vec<&Related> = Vec::new();
         for other in self.relations.since.iter().chain(moved) {
@@ -232,6 +234,7 @@ mod tests {
                             config: &config,
                             forgotten: None,
                             settled: None,
+                            unseen: &[],
                             sent,
                             behind,
                         };

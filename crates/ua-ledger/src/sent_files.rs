@@ -90,6 +90,21 @@ impl SentFiles {
         self.are_all_known() && call.file_digests == self.digests()
     }
 
+    /// Whether a call in the same words may have sent the same, and nobody can tell: of no file it is known that it was another one, and of some it is
+    /// not known now what it holds, or was not known then.
+    pub(crate) fn may_be_those_of(&self, other: &CallRecord) -> bool {
+        let mut cannot_tell = false;
+        for (place, file) in &self.0 {
+            match (&file.content, other.file_digests.get(place)) {
+                (FileContent::Known { digest, .. }, Some(then)) if digest != then => return false,
+                (FileContent::Nothing, Some(_)) => return false,
+                (FileContent::Known { .. }, Some(_)) | (FileContent::Nothing, None) => {}
+                (FileContent::Known { .. }, None) | (FileContent::Unknown { .. }, Some(_) | None) => cannot_tell = true,
+            }
+        }
+        cannot_tell
+    }
+
     /// Why they are not, where they are not.
     pub(crate) fn why_others(&self) -> &'static str {
         if self.are_all_known() {
@@ -119,6 +134,40 @@ impl fmt::Display for SentFile {
             FileContent::Known { digest, bytes } => write!(f, "sha256:{digest} ({bytes} bytes, {at})"),
             FileContent::Nothing => write!(f, "{at}, which is not there"),
             FileContent::Unknown { why } => write!(f, "{at}, which could not be looked at: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::sha256;
+    use ua_store::LedgerStore as _;
+    use ua_store::conformance::samples;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn files_may_be_those_of_another_call_where_one_is_unknown_and_none_is_another_one() {
+        let store = ua_store::MemStore::new();
+        let scene = ua_store::conformance::Scene::begin(&store, "run_1").await;
+        scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+        let mut other = store.call(&samples::call_id("call_1")).await.unwrap();
+        let known = |text: &str| FileContent::Known { digest: sha256(text), bytes: 1 };
+        let unknown = || FileContent::Unknown { why: "it is a link".to_owned() };
+        for (first, second, then, expected) in [
+            (known("a"), known("b"), vec![("0", "a"), ("1", "b")], false),
+            (known("a"), known("b"), vec![("0", "a")], true),
+            (known("a"), known("b"), vec![("1", "a")], false),
+            (known("a"), unknown(), vec![("0", "a"), ("1", "b")], true),
+            (known("a"), unknown(), vec![("0", "c"), ("1", "b")], false),
+            (unknown(), unknown(), vec![], true),
+            (FileContent::Nothing, known("b"), vec![("1", "b")], false),
+            (FileContent::Nothing, known("b"), vec![("0", "a")], false),
+        ] {
+            let file = |content| SentFile { at: "report.pdf".to_owned(), content };
+            let files = SentFiles::new([("0".to_owned(), file(first)), ("1".to_owned(), file(second))]);
+            other.file_digests = then.into_iter().map(|(place, text)| (place.to_owned(), sha256(text))).collect();
+            assert_eq!(files.may_be_those_of(&other), expected, "{files:?}, then {:?}", other.file_digests);
         }
     }
 }

@@ -284,6 +284,7 @@ impl<'v> Case<'v> {
             config: self.rules.config,
             forgotten: self.view.forgotten.as_ref(),
             settled: self.view.settled.as_ref(),
+            unseen: &self.view.unseen,
             sent: self.view.last_attempt().map(|attempt| attempt.started_at),
             behind: &self.view.behind,
         }

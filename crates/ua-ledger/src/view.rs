@@ -52,6 +52,8 @@ pub(crate) struct View {
     pub(crate) forgotten: Option<Related>,
     /// What may have been its effect and has happened, which whoever asked for it did not know; of calls that are about to be sent.
     pub(crate) settled: Option<Related>,
+    /// Calls in its words that may have sent the same files, where nobody can tell; of calls that may be sent.
+    pub(crate) unseen: Vec<Related>,
     /// When a record of its lineage was corrected last, as far as `settled` goes by it; of calls that are about to be sent for the first time.
     pub(crate) corrected_at: Option<Timestamp>,
     /// What puts it in doubt, because it may have been done by a call that the database does not have; of calls that may be sent.
@@ -105,6 +107,7 @@ impl View {
             renamed: Vec::new(),
             forgotten: None,
             settled: None,
+            unseen: Vec::new(),
             corrected_at: None,
             lost: None,
             lost_keys: None,
@@ -160,6 +163,7 @@ impl Ledger {
                 view.lost = self.lost_like(&view.call, facts);
                 view.relations = self.relations(&view.call, facts).await?;
                 view.behind = Box::pin(self.behind(&view.call, facts, &view.relations)).await?;
+                view.unseen = self.unseen_like(&view.call, facts).await?;
                 // It may be sent again only as far as the other calls leave room for it: it counts for them, and not for itself.
                 if let Some(limit) = self.effect_limit(&view.call, view.lost.as_ref()) {
                     let around = self.store.around(id, facts.scope.as_ref(), None, limit.max_effects()).await;
@@ -194,6 +198,7 @@ impl Ledger {
                     }
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
+                view.unseen = self.unseen_like(&view.call, facts).await?;
                 view.settled = self.settled_since(&view.call, facts, self.untold(&around.run)).await?;
                 self.learn_people(&mut view, &around.run).await?;
             }
@@ -229,6 +234,7 @@ impl Ledger {
                     }
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations.clone()).await?;
+                view.unseen = self.unseen_like(&view.call, facts).await?;
                 view.forgotten = self.forgotten_like(&view.call, facts).await?;
                 if self.may_have_settled_since(&view, &around.run, &around.relations) {
                     view.settled = self.settled_since(&view.call, facts, self.untold(&around.run)).await?;
@@ -246,9 +252,8 @@ impl Ledger {
     /// Which servers are others, and how long what stands in the way of a call may still have its effect.
     pub(crate) async fn look_outside(&self, view: &mut View, facts: &Facts) -> Result<(), LedgerError> {
         view.renamed = self.renamed(&view.call, &view.relations, facts).await?;
-        let related =
-            view.relations.all().into_iter().chain(&view.forgotten).chain(&view.settled).map(|related| &related.newest);
-        let others = related.chain(view.twin.as_ref().map(|twin| &twin.call));
+        let related = view.relations.all().into_iter().chain(&view.forgotten).chain(&view.settled).chain(&view.unseen);
+        let others = related.map(|related| &related.newest).chain(view.twin.as_ref().map(|twin| &twin.call));
         let still = still_of_each(self.store.as_ref(), self.outside.as_ref(), others, &self.time()).await;
         view.still = still.map_err(LedgerError::at("look how others stand beside", &view.call.call_id))?;
         view.late_of_others = view.still.keys().filter_map(|other| self.store.late_replies(other).pop()).collect();
@@ -412,6 +417,7 @@ impl Ledger {
                 config: &self.config,
                 forgotten: None,
                 settled: None,
+                unseen: &[],
                 sent: None,
                 behind: &Behind::default(),
             };

@@ -25,6 +25,9 @@ pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool
      OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none')) AND deduplicated_from IS NULL \
      AND replace(correction_json, E'\\\\u0000', '')::json ->> 'of' IS NULL LIMIT $4) counted";
 
+pub(crate) const SCOPE_BEGINS: &str = "SELECT * FROM tool_calls WHERE root_run_id = $1 AND side_effect_scope >= $2 AND side_effect_scope < $3 \
+     AND attempt > 0 ORDER BY created_at, run_id, turn, ordinal";
+
 impl Db {
     // --- Calls.
 
@@ -92,6 +95,13 @@ impl Db {
             return Ok(None);
         }
         self.row(HOLDER, params![key.as_str()], call_record)
+    }
+
+    /// The calls of a lineage that were sent and whose scope begins so.
+    pub(crate) fn scope_begins(&self, root: &RunId, beginning: &str) -> DbResult<Vec<CallRecord>> {
+        // Scopes are sorted by their bytes, and no character has greater ones.
+        let behind = format!("{beginning}\u{10FFFF}");
+        self.rows(SCOPE_BEGINS, params![root.as_str(), beginning, behind], call_record)
     }
 
     /// How many other calls of the lineage with the effect kind of `call` had it or may have had it; counted up to `most`.

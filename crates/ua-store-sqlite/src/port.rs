@@ -117,6 +117,7 @@ impl Store for SqliteStore {
                 let holder = self.look(|db| db.key_holder(&key)).await?;
                 Ok(holder.filter(|call| call.root_run_id == root).into_iter().collect())
             }
+            CallsOf::ScopeBegins(root, beginning) => self.read(move |db| db.scope_begins(&root, &beginning)).await,
         }
     }
 

@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::gateway_rows::{DOUBTS_BESIDE, PROJECT, RUNNING_BESIDE, SAME};
-    use crate::ledger_rows::{CALL, HOLDER, OTHER_EFFECTS};
+    use crate::ledger_rows::{CALL, HOLDER, OTHER_EFFECTS, SCOPE_BEGINS};
     use crate::lineage_rows::FAMILY;
     use crate::{SqliteConfig, SqliteStore};
 
@@ -164,6 +164,7 @@ mod tests {
             (RIVALS, "idx_tool_calls_scope"),
             (DOUBTS, "idx_tool_calls_doubts"),
             (OTHER_EFFECTS, "idx_tool_calls_effect"),
+            (SCOPE_BEGINS, "idx_tool_calls_scope"),
             (PROJECT, "PRIMARY KEY"),
             (DOUBTS_BESIDE, "idx_tool_calls_doubts"),
             (RUNNING_BESIDE, "idx_tool_calls_scope"),

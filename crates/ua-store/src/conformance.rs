@@ -133,6 +133,7 @@ macro_rules! conformance_tests {
             calls::a_reply_may_leave_the_outcome_open,
             calls::effects_are_found_in_every_run,
             calls::what_changed_behind_a_change_is_found_however_the_clock_is_set,
+            calls::calls_are_found_by_how_their_scopes_begin,
             calls::a_recovery_loses_only_what_was_not_answered,
             handles::a_handle_is_kept_while_its_attempt_runs,
             handles::an_answer_does_not_leave_behind_news,

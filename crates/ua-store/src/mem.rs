@@ -195,6 +195,13 @@ impl Store for MemStore {
                 let is_holder = |call: &&CallRecord| call.root_run_id == root && rules::holds_key(call, &key);
                 model.calls.iter().find(is_holder).cloned().into_iter().collect()
             }
+            CallsOf::ScopeBegins(root, beginning) => {
+                let begins_so = |call: &&CallRecord| {
+                    let scope = call.scope.as_ref().filter(|_| call.root_run_id == root && call.attempt > 0);
+                    scope.is_some_and(|scope| scope.as_str().starts_with(&beginning))
+                };
+                oldest_first(model.calls.iter().filter(begins_so).cloned().collect())
+            }
         })
     }
 

@@ -46,6 +46,8 @@ pub enum CallsOf {
     Corrected(RunId),
     /// The one of a lineage that holds a key, if any.
     Holder(RunId, IdempotencyKey),
+    /// Those of a lineage that were sent and whose scope begins so, oldest first.
+    ScopeBegins(RunId, String),
 }
 
 /// Which questions are read.

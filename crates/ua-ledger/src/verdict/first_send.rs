@@ -307,14 +307,17 @@ impl<'v> Case<'v> {
         others
     }
 
-    /// Whether one of `others` is in the same words, and nobody can tell by what is sent whether it is the same effect. What a policy allows in
-    /// other words is made once in the same ones.
+    /// Whether one of `others` is in the same words, and nobody can tell by what is sent, or by what that one sent, whether it is the same effect. What
+    /// a policy allows in other words is made once in the same ones.
     fn may_be_the_same_unseen(&self, others: &[Other<'v>]) -> bool {
         let in_the_same_words = |other: &Other<'_>| self.is_in_the_same_words(other.call);
         // Nor does the key tell it where one that was lost had it: the call in that one's place has a key of its own.
         let is_told_by_no_key = self.view.lost_keys.is_some() && !self.call.policy.kind_is_guessed;
         let cannot_tell = !self.facts.files.are_all_known() || is_told_by_no_key;
-        self.call.policy.is_by_content() && cannot_tell && others.iter().any(in_the_same_words)
+        let was_unseen =
+            |other: &Other<'_>| self.view.unseen.iter().any(|unseen| unseen.newest.call_id == other.call.call_id);
+        let may_be_the_same = |other: &Other<'_>| (cannot_tell && in_the_same_words(other)) || was_unseen(other);
+        self.call.policy.is_by_content() && others.iter().any(may_be_the_same)
     }
 
     /// Whether another call is the same, under whichever name of its server.

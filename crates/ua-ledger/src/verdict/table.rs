@@ -1025,6 +1025,7 @@ impl Case {
             behind: Behind::default(),
             forgotten: None,
             settled: None,
+            unseen: Vec::new(),
             corrected_at: None,
             lost: None,
             lost_keys: None,
@@ -1375,6 +1376,40 @@ fn nothing_goes_out_silently_beside_the_same_call_of_a_renamed_server() {
         sent += 1;
     }
     assert!(sent > 100, "{sent}");
+}
+
+/// Where a file could be looked at one of two times and not the other, the two calls may be one: for a first send as if they had one scope, also where
+/// a policy allows the effect in other words, and for one in doubt that was overtaken.
+#[test]
+fn what_could_be_looked_at_once_stands_in_the_way() {
+    let plain = |stand: Stand, policy: OnUnknown, conflict: OnScopeConflict, outside: Outside| {
+        let found = cases().into_iter().find(|case| {
+            (case.stand, case.said, case.conflict) == (stand, PersonAnswer::NotAsked, conflict)
+                && (case.policy, case.beside, case.needs_approval) == (policy, Beside::Nothing, false)
+                && (case.outside, case.obstacle) == (outside, Obstacle::None)
+        });
+        found.unwrap()
+    };
+    let beside = |case: Case, second| {
+        let change = move |view: &mut View, _: &mut Facts| {
+            view.call.policy.makes_anew = true;
+            view.unseen = vec![Related::one(case.other(CallStatus::Succeeded, None, second))];
+        };
+        case.decided_of(change, name)
+    };
+    for (conflict, wanted) in [
+        (OnScopeConflict::Ask, "ask: near duplicate"),
+        (OnScopeConflict::Allow, "ask: near duplicate"),
+        (OnScopeConflict::Refuse, "cancel: near_duplicate"),
+    ] {
+        let case = plain(S::Prepared, OnUnknown::Hold, conflict, Outside::Nothing);
+        assert_eq!(case.decided(name), "start", "{conflict}");
+        assert_eq!(beside(case, 0), wanted, "{conflict}");
+    }
+    let in_doubt = plain(S::Unknown, OnUnknown::RedoKeyed, OnScopeConflict::Ask, Outside::Gone);
+    assert_eq!(beside(in_doubt, 0), in_doubt.decided(name), "it was known when that one was sent");
+    assert_eq!(beside(in_doubt, 20), "ask: unknown");
+    assert_ne!(in_doubt.decided(name), "ask: unknown");
 }
 
 /// What a policy allows in other words is made once in the same ones, whatever its server is called, where nobody can tell by what is sent whether it

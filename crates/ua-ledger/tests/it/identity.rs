@@ -19,4 +19,5 @@ mod renamed;
 mod repetition;
 mod same_effect;
 mod twins;
+mod unseen;
 mod withdrawn;

@@ -177,6 +177,11 @@ async fn every_query_of_a_decision_uses_an_index() {
             "SELECT 1 FROM tool_calls WHERE root_run_id = 'x' AND effect_kind = 'y' AND tool_call_id <> 'z'",
             "idx_tool_calls_effect",
         ),
+        (
+            "SELECT * FROM tool_calls WHERE root_run_id = 'x' AND side_effect_scope >= 'y' AND side_effect_scope < 'z' AND attempt > 0 \
+             ORDER BY created_at, run_id, turn, ordinal",
+            "idx_tool_calls_scope",
+        ),
         ("SELECT * FROM runs WHERE root_run_id = 'x' ORDER BY seq", "idx_runs_root"),
         (
             "SELECT * FROM tool_calls WHERE run_id = 'x' AND turn > 1 AND attempt > 0 ORDER BY turn, ordinal",

@@ -267,6 +267,29 @@ pub async fn what_changed_behind_a_change_is_found_however_the_clock_is_set(stor
     assert_eq!(behind("run_1", later).await, ["call_1"]);
 }
 
+/// What was sent in a lineage is found by how its scope begins, whatever follows there.
+pub async fn calls_are_found_by_how_their_scopes_begin(store: &dyn Store) {
+    let (one, other) = (Scene::begin(store, "run_1").await, Scene::begin(store, "run_2").await);
+    let begins = r#"email.send {"files":["#;
+    let scopes =
+        [r#"{"files":["path:a"]}"#, r#"{"files":["é"]}"#, r#"{"files":[]}"#, r#"{"files":"#, r#"{"filet":["a"]}"#];
+    let planned = (1..=6).map(|number| samples::planned_email(&format!("call_{number}"), 1, number));
+    one.turn(planned.collect()).await;
+    for (number, scope) in (1..).zip(scopes) {
+        let id = format!("call_{number}");
+        let scope = Some(Scope::new("email.send", scope));
+        store.start_attempt(&one.lease, StartAttempt { scope, ..samples::start(&id, 1, &id) }).await.unwrap();
+    }
+    other.turn(vec![samples::planned_email("call_9", 1, 1)]).await;
+    let scope = Some(Scope::new("email.send", scopes[0]));
+    store.start_attempt(&other.lease, StartAttempt { scope, ..samples::start("call_9", 1, "call_9") }).await.unwrap();
+    for (scene, expected) in [(&one, vec!["call_1", "call_2", "call_3"]), (&other, vec!["call_9"])] {
+        let calls = store.calls_of(CallsOf::ScopeBegins(scene.run_id().clone(), begins.to_owned())).await.unwrap();
+        let found: Vec<&str> = calls.iter().map(|call| call.call_id.as_str()).collect();
+        assert_eq!(found, expected);
+    }
+}
+
 /// The first act of a recovery makes running calls unknown, but not one whose reply is stored.
 pub async fn a_recovery_loses_only_what_was_not_answered(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;

@@ -13,7 +13,7 @@ use ua_store::{
     RunStore as _, StartAttempt, StepEntry, Store as _,
 };
 
-use super::member::{FIRST, ledger_of};
+use super::member::{FIRST, KnownBy, ledger_of};
 
 /// Who makes a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,12 +35,16 @@ enum Known {
     Keyed,
     /// Its kind, so that it is known by its content.
     Kind,
+    /// The same, with the file that it sends in its scope.
+    Seen,
+    /// The same, and nobody can look at the file.
+    Unseen,
 }
 
 impl Known {
     fn planned(self, id: &str, turn: u32) -> PlannedCall {
         let mut call = FIRST.planned(id, turn);
-        if self != Self::Kind {
+        if matches!(self, Self::Undeclared | Self::Keyed) {
             call.policy.effect_kind = None;
             call.policy.class = SideEffectClass::External;
             call.policy.on_unknown = if self == Self::Keyed { OnUnknown::RedoKeyed } else { OnUnknown::Hold };
@@ -49,7 +53,12 @@ impl Known {
     }
 
     fn facts(self) -> Facts {
-        if self == Self::Kind { FIRST.facts() } else { Facts::default() }
+        match self {
+            Self::Undeclared | Self::Keyed => Facts::default(),
+            Self::Kind => FIRST.facts(),
+            Self::Seen => FIRST.sends(KnownBy::Scope, Some("report")),
+            Self::Unseen => FIRST.sends(KnownBy::Scope, None),
+        }
     }
 }
 
@@ -233,6 +242,31 @@ async fn whoever_did_it_before_the_context_began_it_is_asked_about() {
                     | Admission::WaitFor(_)
                     | Admission::Unknown(_)) => panic!("{at}: {other:?}"),
                 }
+            }
+        }
+    }
+}
+
+/// Whoever did it, and whatever a model remembers: where a file could be looked at one of two times and not the other, the two may be one.
+#[tokio::test]
+async fn what_could_be_looked_at_once_is_asked_about_whoever_did_it() {
+    for (known, then) in [(Known::Seen, Known::Unseen), (Known::Unseen, Known::Seen)] {
+        for (first, second) in Maker::ALL.into_iter().flat_map(|first| Maker::ALL.map(|second| (first, second))) {
+            for (is_shared, has_forgotten) in [(false, false), (false, true), (true, false), (true, true)] {
+                let at =
+                    format!("{known:?}: {first:?}, then {second:?}; shared {is_shared}, forgotten {has_forgotten}");
+                let mut run = Run::begin().await;
+                run.does(first, known).await;
+                if is_shared {
+                    run = run.fork().await;
+                }
+                if has_forgotten {
+                    run.forget().await;
+                }
+                let admission = run.asks(second, then).await;
+                let Admission::Held(question) = admission else { panic!("{at}: {admission:?}") };
+                assert_eq!(question.kind, QuestionKind::NearDuplicate, "{at}");
+                assert_eq!(question.detail["others"][0]["count"], 1, "{at}: {}", question.detail);
             }
         }
     }

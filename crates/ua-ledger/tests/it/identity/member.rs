@@ -47,7 +47,39 @@ pub(crate) const OTHER_WORDS: Ask = Ask { words: "Hello boss", ..FIRST };
 pub(crate) const OTHER_ROUTE: Ask = Ask { server: "other_mail", ..FIRST };
 pub(crate) const ELSEWHERE: Ask = Ask { words: "Hello board", scope: "the board", ..FIRST };
 
+/// By what an effect is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum KnownBy {
+    /// A rule says what names it, files among it.
+    Scope,
+    /// All its arguments.
+    WholeCall,
+}
+
+impl KnownBy {
+    pub(crate) const ALL: [Self; 2] = [Self::Scope, Self::WholeCall];
+}
+
 impl Ask {
+    /// The same as the dispatcher finds it: with an attachment that holds this, or that nobody can look at.
+    pub(crate) fn sends(&self, by: KnownBy, content: Option<&str>) -> Facts {
+        let digest = content.map(sha256);
+        let scope = match by {
+            KnownBy::Scope => {
+                let file = digest.map_or_else(|| "path:report.pdf".to_owned(), |digest| format!("sha256:{digest}"));
+                Scope::new("email.send", &format!(r#"{{"addresses":["{}"],"files":["{file}"]}}"#, self.scope))
+            }
+            KnownBy::WholeCall => Scope::of_whole_call("email.send", &sha256(self.words), digest),
+        };
+        let content = match digest {
+            Some(digest) => FileContent::Known { digest, bytes: 6 },
+            None => FileContent::Unknown { why: "nothing of that name is there".to_owned() },
+        };
+        let file = SentFile { at: "report.pdf".to_owned(), content };
+        let files = SentFiles::new([("attachments[0]".to_owned(), file)]);
+        Facts { scope: Some(scope), files, ..Facts::default() }
+    }
+
     pub(crate) fn facts(&self) -> Facts {
         let scope = Some(Scope::new("email.send", self.scope));
         Facts {
@@ -230,24 +262,29 @@ impl Member {
     /// The question about a call in doubt.
     pub(crate) async fn in_doubt(&self, call: &CallRecord, ask: &Ask) -> QuestionRecord {
         let Admission::Unknown(unknown) = self.admit(&call.call_id, ask).await else { panic!("not unknown") };
-        self.asked_about(&unknown, ask).await
+        self.asked_about(&unknown, &ask.facts()).await
     }
 
-    async fn asked_about(&self, unknown: &UnknownCall, ask: &Ask) -> QuestionRecord {
-        let Recovery::Decided(held) = self.ledger.recover(unknown, &ask.facts()).await.unwrap() else {
-            panic!("not decided")
-        };
+    async fn asked_about(&self, unknown: &UnknownCall, facts: &Facts) -> QuestionRecord {
+        let Recovery::Decided(held) = self.ledger.recover(unknown, facts).await.unwrap() else { panic!("not decided") };
         let Admission::Held(question) = *held else { panic!("not held") };
         question
     }
 
     /// Gives an unknown call up, as a person does.
     pub(crate) async fn skip(&self, call: &CallRecord, ask: &Ask) {
-        let Admission::Unknown(unknown) = self.admit(&call.call_id, ask).await else { panic!("not unknown") };
-        let question = self.asked_about(&unknown, ask).await;
+        self.skip_as(call, &ask.facts()).await;
+    }
+
+    /// The same of any call.
+    pub(crate) async fn skip_as(&self, call: &CallRecord, facts: &Facts) {
+        let admission = self.ledger.admit(&call.call_id, facts.clone()).await.unwrap();
+        let Admission::Unknown(unknown) = admission else { panic!("not unknown: {admission:?}") };
+        let question = self.asked_about(&unknown, facts).await;
         self.answer(&question, Choice::Skip).await;
-        self.ledger.recover(&unknown, &ask.facts()).await.unwrap();
-        let call = self.settled(&call.call_id, ask).await;
+        self.ledger.recover(&unknown, facts).await.unwrap();
+        let admission = self.ledger.admit(&call.call_id, facts.clone()).await.unwrap();
+        let Admission::Settled(call) = admission else { panic!("not settled: {admission:?}") };
         assert_eq!((call.status, call.resolution), (CallStatus::Unknown, Some(Resolution::Skipped)));
     }
 }

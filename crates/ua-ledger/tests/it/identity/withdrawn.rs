@@ -1,10 +1,12 @@
 //! Questions that are taken back because what they were asked for does not hold any more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{CallStatus, OnUnknown, Resolution};
-use ua_ledger::{Admission, Facts, Recovery, SincePlanned};
+use serde_json::json;
+use ua_core::{CallStatus, ElicitAnswer, Handle, Input, OnUnknown, Resolution};
+use ua_ledger::{Admission, Elicited, Facts, Recovery, SincePlanned};
 use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreSeam};
 use ua_store::{Choice, LedgerStore as _, MemStore, QuestionStatus, RunStore as _};
@@ -87,5 +89,44 @@ async fn a_word_that_comes_while_its_question_is_taken_back_counts() {
         let question = store.question(&asked.question_id).await.unwrap();
         assert_eq!(question.answer.map(|answer| answer.choice), choice);
         assert_eq!(now.attempt, 1, "{choice:?}: nothing is sent by deciding");
+    }
+}
+
+/// A tool waits for an answer on its connection, and is told no. Somebody answers in that very moment, or just before: then their word is what the tool
+/// is told.
+#[tokio::test]
+async fn a_tool_is_not_told_no_against_a_word_that_came_first() {
+    for (choice, action) in [(None, "decline"), (Some(Choice::Continue), "accept"), (Some(Choice::Skip), "decline")] {
+        for is_before in [false, true] {
+            let store = Arc::new(MemStore::default());
+            let last_moment = InTheLastMoment { store: store.clone(), choice: choice.filter(|_| !is_before) };
+            let seam = StoreSeam::new(store.clone(), Arc::new(last_moment));
+            let member = Member::of(&store, samples::new_run("run_1"), true).await.behind(Arc::new(seam)).await;
+            let call = member.sent(&FIRST, Fate::UnderWay).await;
+            let request = json!({"method": "elicitation/create", "params": {"message": "Which size?"}});
+            let requests = BTreeMap::from([("size".to_owned(), request)]);
+            let input = Input { requests, round: 1, is_live: true, ..Input::default() };
+            let handle = Handle { input: Some(input), ..Handle::default() };
+            let asked = member.ledger.elicit(&call, handle.clone()).await.unwrap();
+            let Elicited::Open(asked) = asked else { panic!("{choice:?}: not asked") };
+            if let Some(choice) = choice.filter(|_| is_before) {
+                member.answer(&asked, choice).await;
+            }
+            let told = match member.ledger.decline(&call, handle.clone(), &ElicitAnswer::Decline).await.unwrap() {
+                Some(declined) => {
+                    assert_eq!(choice, None, "the word was not heard");
+                    declined
+                }
+                None => match member.ledger.elicit(&call, handle).await.unwrap() {
+                    Elicited::Answered(answered) => answered,
+                    Elicited::Open(question) => panic!("{choice:?}: {question:?}"),
+                },
+            };
+            let answers = told.input.unwrap().answers;
+            assert_eq!(answers["size"]["action"], action, "{choice:?}, before: {is_before}");
+            let question = store.question(&asked.question_id).await.unwrap();
+            assert_eq!(question.status, QuestionStatus::Closed);
+            assert_eq!(question.answer.map(|answer| answer.choice), choice);
+        }
     }
 }
