@@ -20,7 +20,7 @@ pub(crate) fn check(data: &[u8]) {
         let texts: Vec<String> = match reach {
             Reach::Stdio { args, env, .. } => args.into_iter().chain(env.into_values()).collect(),
             Reach::Http { headers, client, .. } => {
-                let of_client = |client: ua_mcp::ClientCredentials| [client.secret.written().clone(), client.id];
+                let of_client = |client: Box<ua_mcp::ClientCredentials>| [client.secret.written().clone(), client.id];
                 headers.into_values().chain(client.into_iter().flat_map(of_client)).collect()
             }
         };
