@@ -290,7 +290,7 @@ impl ServerReview {
             counts.field(part, "resource", resource.as_deref().unwrap_or_default());
             counts.field(part, "proof", &format!("{proof:?}"));
             counts.field(part, "private_network", &private_network.to_string());
-            let place = token_url.as_deref().unwrap_or("the token endpoint that the server names");
+            let place = token_url.as_deref().unwrap_or("the token endpoint that the server names first");
             shown.push(("client", format!("{id}, {proves} {place}")));
         }
         let is_here = url::Url::parse(url).is_ok_and(|url| crate::base_url::is_this_machine(&url));

@@ -3,8 +3,8 @@
 //! Its token endpoint is found as a person's login page is, or is named. A token is kept like a login, under a name of its own, so that a person's
 //! login at the same address is another one, and asked for anew when it ends: there is nothing else to renew it with. One process at a time asks.
 //!
-//! Invariants: the secret goes to the token endpoint alone, which is https or on this machine, and is kept nowhere; of a key, only what it signs does
-//! (`assertion`); whoever keeps secrets out of records learns each of them and each token before it is used. Proved by: `tests::logins::client`,
+//! Invariants: the secret goes to the token endpoint alone, which is https or on this machine, and is kept nowhere; where the tool server names that
+//! endpoint, the one that gave a token stays the only one until a person says otherwise; of a key, only what it signs does (`assertion`); whoever keeps secrets out of records learns each of them and each token before it is used. Proved by: `tests::logins::client`,
 //! `tests::logins::signed`.
 
 use std::fmt;
@@ -143,6 +143,15 @@ struct KeptToken {
     asked: Asked,
     token: String,
     until: Option<Timestamp>,
+    /// The token endpoint that gave it; nothing of a token that an earlier version kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    endpoint: Option<String>,
+}
+
+/// Of a token that is kept, who gave it. It is read alone: what else was asked for then, and in which form it was kept, does not matter to that.
+#[derive(Deserialize)]
+struct Giver {
+    endpoint: Option<String>,
 }
 
 const VERSION: u32 = 1;
@@ -231,7 +240,8 @@ impl Client {
         let lasts = given.lasts.filter(|lasts| *lasts > 0).and_then(|lasts| i64::try_from(lasts).ok());
         let now = logins.env.now().as_millis();
         let until = lasts.map(|lasts| Timestamp::from_millis(now.saturating_add(lasts.saturating_mul(1_000))));
-        let kept = KeptToken { version: VERSION, asked: self.asked(), token: given.token.clone(), until };
+        let (token, endpoint) = (given.token.clone(), Some(way.endpoint.clone()));
+        let kept = KeptToken { version: VERSION, asked: self.asked(), token, until, endpoint };
         let text = serde_json::to_string(&kept).map_err(|error| LoginError::Vault(error.to_string()))?;
         let facts = LoginFacts {
             issuer: Url::parse(&way.endpoint).ok().map(|url| url.origin().ascii_serialization()),
@@ -267,6 +277,7 @@ impl Client {
         }
         let endpoint = found.metadata.token_endpoint.clone();
         check_endpoint("token endpoint", &endpoint).map_err(|error| self.fails(&error.to_string()))?;
+        self.check_is_same(logins, &endpoint).await?;
         if !private_network && let Err(error) = check_is_public("token endpoint", &endpoint, &self.address).await {
             return Err(match error {
                 LoginError::Refused(why) => {
@@ -281,6 +292,22 @@ impl Client {
         let proof = self.proof(logins, &endpoint, Some(&found.metadata)).await?;
         let scopes = if scopes.is_empty() { manager.select_initial_scopes(&[]).await } else { scopes.clone() };
         Ok(Way { endpoint, proof, scopes })
+    }
+
+    /// Refuses a token endpoint that a tool server names in the place of the one that gave this client its last token. Whoever takes over a tool
+    /// server would have the secret by naming an endpoint of theirs, and with it everything that the client may do elsewhere.
+    async fn check_is_same(&self, logins: &Logins, endpoint: &str) -> Result<(), LoginError> {
+        let (vault, shelf) = (Arc::clone(&logins.vault), self.shelf());
+        let text = blocking(move || vault.load(&shelf)).await?;
+        let before = text.and_then(|text| serde_json::from_str::<Giver>(&text).ok()?.endpoint);
+        let Some(before) = before.filter(|before| Url::parse(before).ok() != Url::parse(endpoint).ok()) else {
+            return Ok(());
+        };
+        let (before, now, server) = (in_a_sentence(&before), in_a_sentence(endpoint), &self.server);
+        Err(self.fails(&format!(
+            "the server names another token endpoint now ({now}) than the one that gave its tokens until now ({before}), and nothing was sent there; if \
+             its operator says that it moved, run `ua logout {server}`, or name the endpoint with `token_url`"
+        )))
     }
 
     /// What shows the authorization server with that token endpoint who asks. What it says of itself is in `described`, where it was asked.

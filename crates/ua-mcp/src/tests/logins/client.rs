@@ -132,6 +132,74 @@ async fn a_token_endpoint_that_is_named_is_asked_at_once() {
     assert_eq!(site.seen("/token")[0].field("scope"), None);
 }
 
+/// A tool server that somebody took over names an endpoint of theirs: a secret would be theirs with the next token.
+#[tokio::test]
+async fn a_secret_goes_to_no_other_token_endpoint_because_the_tool_server_names_it() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = with(&shelves, &site, &client());
+    let token = own.token(&site.url).await.unwrap();
+    let names = |path: &str| {
+        let endpoint = site.url.replace("/mcp", path);
+        site.state.metadata.lock().unwrap().insert("token_endpoint".to_owned(), json!(endpoint));
+    };
+    names("/elsewhere");
+    // Whoever asks next, in another process and for something else, too.
+    let scopes = ClientCredentials { scopes: vec!["mail".to_owned()], ..client() };
+    for refused in [
+        own.another(&site.url, token.as_deref()).await.map(drop),
+        with(&shelves, &site, &scopes).token(&site.url).await.map(drop),
+    ] {
+        let Err(LoginError::Refused(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("/elsewhere) than the one that gave its tokens until now (http://127.0.0.1:"), "{why}");
+        assert!(why.contains("nothing was sent there; if its operator") && why.contains("`ua logout web`"), "{why}");
+    }
+    assert_eq!((site.seen("/elsewhere").len(), site.seen("/token").len()), (0, 1));
+    // A person may name it, and what is named holds from then on.
+    let named = ClientCredentials { token_url: Some(site.url.replace("/mcp", "/elsewhere")), ..client() };
+    with(&shelves, &site, &named).token(&site.url).await.unwrap_err();
+    assert_eq!(site.seen("/elsewhere").len(), 1);
+    names("/token");
+    assert!(own.another(&site.url, token.as_deref()).await.unwrap(), "the first one gives tokens again");
+    // Or forget the client's token: it is a new client then.
+    names("/elsewhere");
+    shelves.kept.lock().unwrap().clear();
+    with(&shelves, &site, &client()).token(&site.url).await.unwrap_err();
+    assert_eq!(site.seen("/elsewhere").len(), 2);
+}
+
+/// What an earlier version kept says nothing of who gave it: the next one that does is kept with it.
+#[tokio::test]
+async fn a_token_of_an_earlier_version_is_bound_to_who_gives_the_next_one() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = with(&shelves, &site, &client());
+    let token = own.token(&site.url).await.unwrap();
+    for kept in shelves.kept.lock().unwrap().values_mut() {
+        let mut before: Value = serde_json::from_str(kept).unwrap();
+        assert!(before.as_object_mut().unwrap().remove("endpoint").is_some());
+        *kept = before.to_string();
+    }
+    assert_eq!(with(&shelves, &site, &client()).token(&site.url).await.unwrap(), token);
+    assert!(own.another(&site.url, token.as_deref()).await.unwrap());
+    assert!(shelves.kept.lock().unwrap().values().all(|kept| kept.contains("/token")));
+}
+
+#[tokio::test]
+async fn a_secret_goes_to_no_token_endpoint_that_is_not_safe() {
+    for (endpoint, why) in [
+        ("http://login.example/token", "(http:…) must be https, or http on this machine"),
+        ("ftp://127.0.0.1/token", "(ftp:…) must be https, or http on this machine"),
+        ("https://crm.example@login.example/token", "has a user name in front of its host"),
+        ("nowhere", "names no usable token endpoint"),
+    ] {
+        let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+        site.state.metadata.lock().unwrap().insert("token_endpoint".to_owned(), json!(endpoint));
+        let refused = with(&shelves, &site, &client()).token(&site.url).await.unwrap_err();
+        assert!(matches!(refused, LoginError::Refused(_)), "nobody waits for it: {refused:?}");
+        assert!(refused.to_string().contains(why), "{endpoint}: {refused}");
+        assert!(site.seen("/token").is_empty() && shelves.kept.lock().unwrap().is_empty(), "{endpoint}");
+    }
+}
+
 #[tokio::test]
 async fn each_reason_for_no_token_names_the_server_and_what_to_change() {
     let refusal = async |error: Option<&'static str>, metadata: &[(&str, Value)], client: ClientCredentials| {
