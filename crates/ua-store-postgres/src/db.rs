@@ -459,10 +459,11 @@ const LINEAGES: &str = "SELECT r.run_id FROM runs r WHERE r.run_id IN ( \
     SELECT o.root_run_id FROM questions q JOIN runs o ON o.run_id = q.run_id WHERE q.question_id = ANY($3)) \
     ORDER BY r.run_id FOR NO KEY UPDATE OF r";
 
-type Flight<'f> = Pin<Box<dyn Future<Output = DbResult<Vec<Row>>> + Send + 'f>>;
+/// One request that leaves when it is polled first, and its rows.
+pub(crate) type Flight<'f> = Pin<Box<dyn Future<Output = DbResult<Vec<Row>>> + Send + 'f>>;
 
 /// Sends all requests, then takes their answers, or the first error.
-async fn in_order(mut flights: Vec<Flight<'_>>) -> DbResult<Vec<Vec<Row>>> {
+pub(crate) async fn in_order(mut flights: Vec<Flight<'_>>) -> DbResult<Vec<Vec<Row>>> {
     // A request leaves when its future is polled first.
     let mut answers: Vec<Option<DbResult<Vec<Row>>>> = poll_fn(|context| {
         Poll::Ready(

@@ -7,6 +7,7 @@ use ua_store::{Cell, StoreError, answer_link, plain_text};
 
 use crate::config::{Place, PostgresConfig};
 use crate::error::{refused, sql_error};
+use crate::owners;
 use crate::schema;
 
 /// A database that is being filled; nothing of it is there before [`commit`](Self::commit). While this value lives nobody else fills it, and
@@ -36,6 +37,7 @@ impl Filling {
     /// `Unavailable` when it is not so, or somebody else does not end filling it.
     pub async fn begin(config: &PostgresConfig) -> Result<Self, StoreError> {
         let client = schema::connect(config).await?;
+        owners::judge(&client).await?;
         let found = client.query_opt("SELECT max(version) FROM ua.refinery_schema_history", &[]).await;
         let version: Option<i32> = found.ok().flatten().and_then(|row| row.try_get(0).ok());
         if version != Some(schema::newest()) {

@@ -32,6 +32,7 @@ mod locks;
 mod notes;
 mod only_one;
 mod override_rows;
+mod owners;
 mod places;
 mod port;
 mod related_rows;

@@ -38,9 +38,9 @@ impl PostgresStore {
         let (wait, seed) = (wait.as_millis().max(1), Shared::OnlyOne.seed());
         // No limit of the server's on what takes long may end it: it is held as long as its owner says.
         let sql = format!(
-            "BEGIN; SET LOCAL lock_timeout = {wait}; SET LOCAL statement_timeout = 0; \
+            "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL lock_timeout = {wait}; SET LOCAL statement_timeout = 0; \
              SET LOCAL idle_in_transaction_session_timeout = 0; \
-             SELECT pg_advisory_xact_lock(hashtextextended('{what}', {seed}))"
+             SELECT pg_advisory_xact_lock(hashtextextended('{what}', {seed}::bigint))"
         );
         match client.batch_execute(&sql).await {
             Ok(()) => Ok(Some(OnlyOne { _client: client })),

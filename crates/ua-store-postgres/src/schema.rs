@@ -15,6 +15,7 @@ use crate::config::PostgresConfig;
 use crate::db::Db;
 use crate::doubts;
 use crate::error::{DbError, refused, sql_error, unavailable};
+use crate::owners;
 use crate::tls;
 use crate::value::params;
 
@@ -57,6 +58,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
     {
         return Err(may_not_make(&client, error).await);
     }
+    owners::judge(&client).await?;
     client.batch_execute("SET search_path = ua").await.map_err(sql_error)?;
     let found = client.query_opt("SELECT max(version) FROM refinery_schema_history", &[]).await;
     let version = found.ok().flatten().and_then(|row| row.try_get::<_, Option<i32>>(0).ok().flatten()).unwrap_or(0);
@@ -93,8 +95,8 @@ async fn alone(config: &PostgresConfig, client: &Client) -> Result<Client, Store
     refuse_lent(client, &holder).await?;
     let patience = PATIENCE.as_millis();
     let sql = format!(
-        "BEGIN; SET LOCAL lock_timeout = {patience}; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
-         SELECT pg_advisory_xact_lock({LOCK}::bigint)"
+        "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL lock_timeout = {patience}; SET LOCAL statement_timeout = 0; \
+         SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_advisory_xact_lock({LOCK}::bigint)"
     );
     match holder.batch_execute(&sql).await {
         Ok(()) => Ok(holder),
@@ -130,7 +132,7 @@ async fn held(client: &Client) -> Result<String, StoreError> {
          AND d.datname = current_database() LIMIT 1"
     );
     let seconds = PATIENCE.as_secs();
-    let Some(row) = client.query_typed(&sql, &[]).await.map_err(sql_error)?.into_iter().next() else {
+    let Some(row) = owners::said(client, &sql).await.map_err(sql_error)?.into_iter().next() else {
         return Ok(format!("another process migrated it, for more than {seconds} s; give the command again"));
     };
     let (pid, user): (i64, String) = (row.try_get(0).map_err(sql_error)?, row.try_get(1).map_err(sql_error)?);
@@ -174,8 +176,8 @@ pub(crate) async fn connect(config: &PostgresConfig) -> Result<Client, StoreErro
 }
 
 async fn number(client: &Client, sql: &str) -> Result<i64, StoreError> {
-    let row = client.query_typed_one(sql, &[]).await.map_err(sql_error)?;
-    row.try_get(0).map_err(sql_error)
+    let rows = owners::said(client, sql).await.map_err(sql_error)?;
+    rows.first().ok_or_else(|| refused("the server says nothing"))?.try_get(0).map_err(sql_error)
 }
 
 fn check_server(version: i64) -> Result<(), StoreError> {
@@ -205,7 +207,7 @@ async fn schema_there(client: &Client) -> Result<Option<There>, StoreError> {
     let sql = "SELECT quote_ident(pg_get_userbyid(n.nspowner)), has_schema_privilege(n.oid, 'CREATE') AND NOT EXISTS \
                (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind = 'r' AND NOT pg_has_role(c.relowner, 'USAGE')) \
                FROM pg_namespace n WHERE n.nspname = 'ua'";
-    let Some(row) = client.query_typed(sql, &[]).await.map_err(sql_error)?.into_iter().next() else { return Ok(None) };
+    let Some(row) = owners::said(client, sql).await.map_err(sql_error)?.into_iter().next() else { return Ok(None) };
     Ok(Some(There { owner: row.try_get(0).map_err(sql_error)?, is_ours: row.try_get(1).map_err(sql_error)? }))
 }
 
@@ -222,7 +224,8 @@ async fn may_not_make(client: &Client, error: tokio_postgres::Error) -> StoreErr
     let sql = "SELECT quote_ident(current_user), quote_ident(current_database()), quote_ident(pg_get_userbyid(datdba)) \
                FROM pg_database WHERE datname = current_database()";
     let is_right = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
-    let names = if is_right { client.query_typed_one(sql, &[]).await.ok() } else { None };
+    let names = if is_right { owners::said(client, sql).await.ok() } else { None };
+    let names = names.and_then(|rows| rows.into_iter().next());
     let names = names.and_then(|row| {
         let text = |column: usize| row.try_get::<_, String>(column).ok();
         Some((text(0)?, text(1)?, text(2)?))
@@ -246,6 +249,8 @@ fn may_not_use(role: &str) -> StoreError {
 
 /// Refuses a database that this program does not know how to write.
 pub(crate) fn check(db: &Db, migrated_by: &str) -> Result<(), DbError> {
+    // Until it is known whose the schema is, nothing that is in it is run.
+    db.batch("SET LOCAL search_path = pg_catalog");
     let facts = "SELECT current_setting('server_version_num')::bigint, current_setting('server_encoding'), \
                  coalesce(has_schema_privilege(to_regnamespace('ua')::oid, 'USAGE'), true), quote_ident(current_user), \
                  current_setting('session_replication_role')";
@@ -271,6 +276,7 @@ pub(crate) fn check(db: &Db, migrated_by: &str) -> Result<(), DbError> {
     if !may_look {
         return Err(may_not_use(&role).into());
     }
+    owners::check(db)?;
     let there = "SELECT to_regclass('ua.refinery_schema_history') IS NOT NULL, \
                  coalesce(has_table_privilege(to_regclass('ua.refinery_schema_history'), 'SELECT'), true)";
     let there = db.row(there, params![], |row| Ok((row.try_get::<_, bool>(0)?, row.try_get::<_, bool>(1)?)))?;
@@ -294,5 +300,6 @@ pub(crate) fn check(db: &Db, migrated_by: &str) -> Result<(), DbError> {
         );
         return Err(refused(why).into());
     }
+    db.batch("SET LOCAL search_path = ua");
     Ok(())
 }

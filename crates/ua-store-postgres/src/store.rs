@@ -14,7 +14,7 @@ use ua_core::RunId;
 use ua_store::{Author, Batch, Change, Committed, Durability, Retry, RunLease, RunRecord, StoreError, apply};
 
 use crate::config::{Place, PostgresConfig, note_position, position_beside, stay_with};
-use crate::db::{Db, Purpose};
+use crate::db::{Db, Flight, Purpose, in_order};
 use crate::error::{DbError, is_out_of_date, refused, sql_error, unavailable};
 use crate::history::{About, Looked, Position};
 use crate::kept::{Kept, KeptRuns, OfRun};
@@ -24,7 +24,7 @@ use crate::run_rows::{
     LAST_REQUEST, LAST_SEQ, LEASED, OPEN_TURN, OWN_NUMBER, RUN, RUN_ALONE, STEP, WRITTEN, run_record, written,
 };
 use crate::value::{Value, params};
-use crate::{schema, spans, tls};
+use crate::{owners, schema, spans, tls};
 
 /// Bytes of a write that is one text. Longer ones take their values as they are.
 const LONGEST: usize = 1 << 20;
@@ -408,15 +408,25 @@ impl PostgresStore {
         rows.first().map(run_record).transpose().map_err(DbError::into_store)
     }
 
-    /// The rows of one query that needs no search path, in one flight: a statement alone is its own transaction.
+    /// The rows of one query whose tables have their schema with them, in one flight. It has a transaction of its own, without which a function or an
+    /// operator of the query could be one that another role put where this one's path leads.
     pub(crate) async fn ask(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.check().await?;
         self.flies();
         let pool = self.pool.clone();
         let asked = self.runtime.spawn(async move {
             let client = taken(&pool).await?;
-            let typed: Vec<_> = values.iter().map(Value::typed).collect();
-            client.query_typed(sql, &typed).await.map_err(sql_error)
+            let (client, values) = (&client, &values);
+            let mut flights: Vec<Flight<'_>> = Vec::with_capacity(3);
+            flights.push(Box::pin(async move { Ok(client.batch_execute(owners::APART).await.map(|()| Vec::new())?) }));
+            flights.push(Box::pin(async move {
+                let typed: Vec<_> = values.iter().map(Value::typed).collect();
+                Ok(client.query_typed(sql, &typed).await?)
+            }));
+            // Behind an error it ends the transaction all the same.
+            flights.push(Box::pin(async move { Ok(client.batch_execute("COMMIT").await.map(|()| Vec::new())?) }));
+            let answers = in_order(flights).await.map_err(DbError::into_store)?;
+            Ok::<_, StoreError>(answers.into_iter().nth(1).unwrap_or_default())
         });
         asked.await.map_err(|error| unavailable("the read broke off", error, Retry::Never))?
     }

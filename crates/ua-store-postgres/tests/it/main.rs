@@ -25,4 +25,5 @@ mod schema;
 #[allow(unreachable_pub, reason = "it is a part of another crate, which shows it")]
 #[path = "../../../ua-testkit/src/skips.rs"]
 mod skips;
+mod strangers;
 mod writers;
