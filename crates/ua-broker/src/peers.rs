@@ -7,16 +7,14 @@
 //! the kernel has no such tables nobody is served: a token alone does not say who sent it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
+
+use ua_files::{
+    TCP_TABLES as TABLES, TcpSocket, plain_address as plain, read_tcp_table as read, tcp_sockets as sockets,
+};
 
 /// Root may do all that this user may.
 const ROOT: u32 = 0;
-
-/// The kernel's tables.
-const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
-
-/// How the kernel writes that a socket listens.
-const LISTENS: &str = "0A";
 
 /// Whether a process of this user, who is one of us, or of root's is meant.
 pub(crate) fn is_ours(user: u32) -> bool {
@@ -69,7 +67,7 @@ impl Ends {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && path != TABLES[0] => continue,
                 Err(_) => return Caller::Untold,
             };
-            let is_it = |socket: &Socket| socket.local == plain(self.peer) && socket.remote == plain(self.own);
+            let is_it = |socket: &TcpSocket| socket.local == plain(self.peer) && socket.remote == plain(self.own);
             if let Some(socket) = sockets(&table).find(is_it) {
                 return Caller::Of(socket.user);
             }
@@ -85,59 +83,7 @@ pub(crate) fn are_told() -> bool {
 
 /// The user whose process listens at `address`; `None` where the kernel does not say.
 pub(crate) fn listener_at(address: SocketAddr) -> Option<u32> {
-    let is_there = |socket: &Socket| {
-        let (there, wanted) = (socket.local, plain(address));
-        socket.listens && there.port() == wanted.port() && (there.ip() == wanted.ip() || there.ip().is_unspecified())
-    };
-    let mut tables = TABLES.into_iter().filter_map(|path| read(path).ok());
-    tables.find_map(|table| sockets(&table).find(is_there).map(|socket| socket.user))
-}
-
-#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
-fn read(path: &str) -> io::Result<String> {
-    std::fs::read_to_string(path)
-}
-
-/// A line of such a table.
-struct Socket {
-    local: SocketAddr,
-    remote: SocketAddr,
-    listens: bool,
-    user: u32,
-}
-
-/// Those that a process has: what was closed and is still on its way is listed as root's, without an inode.
-fn sockets(table: &str) -> impl Iterator<Item = Socket> {
-    table.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (local, remote, state) = (words.nth(1)?, words.next()?, words.next()?);
-        // Queues, timer and retransmissions are between; then a time-out.
-        let (user, inode) = (words.nth(3)?.parse().ok()?, words.nth(1)?.parse::<u64>().ok()?);
-        (inode != 0).then_some(())?;
-        Some(Socket { local: address(local)?, remote: address(remote)?, listens: state == LISTENS, user })
-    })
-}
-
-/// `0100007F:1D09`: each group of eight digits is a number in this machine's order of bytes.
-fn address(text: &str) -> Option<SocketAddr> {
-    let (ip, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let mut bytes = Vec::with_capacity(16);
-    for group in ip.as_bytes().chunks(8) {
-        let group = std::str::from_utf8(group).ok()?;
-        bytes.extend(u32::from_str_radix(group, 16).ok()?.to_ne_bytes());
-    }
-    let ip = match bytes.len() {
-        4 => IpAddr::from(<[u8; 4]>::try_from(bytes).map(Ipv4Addr::from).ok()?),
-        16 => IpAddr::from(<[u8; 16]>::try_from(bytes).map(Ipv6Addr::from).ok()?),
-        _ => return None,
-    };
-    Some(plain(SocketAddr::new(ip, port)))
-}
-
-/// An address of IPv4 as such, also where a socket of IPv6 has it.
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    ua_files::tcp_listeners(address).ok()?.into_iter().next()
 }
 
 #[cfg(test)]
@@ -145,22 +91,6 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-
-    #[test]
-    fn a_table_of_the_kernel_is_read() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-                     0: 0100007F:1D09 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001        0 3 1 0 100 0 0 10 0\n   \
-                     1: 0000000000000000FFFF00000100007F:C350 0000000000000000FFFF00000100007F:1D09 01 0:0 0:0 0  1002  0 4\n   \
-                     2: 0100007F:C351 0100007F:1D09 05 0:0 0:0 0     0  0 0 2 0\nodd line\n";
-        let found: Vec<Socket> = sockets(table).collect();
-        if cfg!(target_endian = "little") {
-            assert_eq!(found[0].local, "127.0.0.1:7433".parse().unwrap());
-            assert_eq!(found[1].local, "127.0.0.1:50000".parse().unwrap());
-            assert_eq!(found[1].remote, found[0].local);
-        }
-        let told: Vec<(bool, u32)> = found.iter().map(|socket| (socket.listens, socket.user)).collect();
-        assert_eq!(told, [(true, 1001), (false, 1002)]);
-    }
 
     #[cfg(target_os = "linux")]
     #[test]

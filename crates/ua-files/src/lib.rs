@@ -37,11 +37,13 @@ use rustix::io::Errno;
 mod closed;
 mod owned;
 mod secret;
+mod tcp;
 mod user;
 
 pub use closed::{Closed, is_hidden};
 pub use owned::{OwnedFolder, clear_abandoned};
 pub use secret::{Believe, secret};
+pub use tcp::{TCP_TABLES, TcpSocket, plain_address, read_tcp_table, tcp_listeners, tcp_sockets};
 pub use user::{is_own_group, user_in_words, user_name};
 
 /// How often a name is drawn anew that somebody has.

@@ -25,6 +25,8 @@ pub struct PostgresConfig {
     pub(crate) server: tokio_postgres::Config,
     /// Certificates to trust in the place of the system's.
     pub(crate) root_certificates: Option<PathBuf>,
+    /// Whose process may be told the password on this machine without TLS, besides root, this user and the usual user of servers.
+    pub(crate) server_user: Option<String>,
     /// How many connections are kept for reads and writes.
     pub connections: usize,
     /// How long a write waits for others before it is given up, to be tried again.
@@ -177,17 +179,19 @@ impl PostgresConfig {
     /// From `postgres://user:password@host/database?options`, as PostgreSQL's own programs have it.
     ///
     /// `sslmode` is `disable`, `prefer`, `require`, `verify-ca` or `verify-full`; whatever connects with TLS checks the server's certificate
-    /// and name. Without it a server on another machine is reached with TLS alone. `sslrootcert` names a file of certificates.
+    /// and name. Without it a server on another machine is reached with TLS alone. `sslrootcert` names a file of certificates, and `requirepeer` the
+    /// user of a server on this machine (`*`: anybody) that may be told a password without TLS.
     ///
     /// # Errors
     ///
     /// `Unavailable` when the URL is none.
     pub fn from_url(url: &str) -> Result<Self, StoreError> {
         let (address, options) = url.split_once('?').unwrap_or((url, ""));
-        let (mut root_certificates, mut kept, mut mode) = (None, Vec::new(), None);
+        let (mut root_certificates, mut server_user, mut kept, mut mode) = (None, None, Vec::new(), None);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("sslrootcert", path)) => root_certificates = Some(PathBuf::from(path.replace("%2F", "/"))),
+                Some(("requirepeer", user)) => server_user = Some(user.to_owned()),
                 Some(("sslmode", word)) => mode = Some(ssl_mode(word)?),
                 Some(_) | None => kept.push(option),
             }
@@ -220,6 +224,7 @@ impl PostgresConfig {
         Ok(Self {
             server,
             root_certificates,
+            server_user,
             connections: 8,
             lock_wait: Duration::from_secs(10),
             place: None,

@@ -3,6 +3,8 @@
 use tokio_postgres::error::SqlState;
 use ua_store::{Retry, RowRef, StoreError};
 
+use crate::dialling::why_not;
+
 /// Either a refusal in the port's own words, or something PostgreSQL says.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DbError {
@@ -92,6 +94,9 @@ pub(crate) fn sql_error(error: tokio_postgres::Error) -> StoreError {
     if error.code().is_some_and(is_constraint) {
         let why = error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
         return StoreError::Conflict { row: RowRef::new("database", "constraint"), why };
+    }
+    if let Some(why) = why_not(&error) {
+        return StoreError::Unavailable { why, source: None, retry: Retry::Later };
     }
     let (why, retry) = words(error.code());
     unavailable(why, error, retry)

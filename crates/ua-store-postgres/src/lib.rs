@@ -18,6 +18,7 @@ mod column;
 mod config;
 mod confirmed;
 mod db;
+mod dialling;
 mod doubts;
 mod error;
 mod filling;

@@ -7,16 +7,16 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use refinery::Target;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
 use ua_store::{Retry, StoreError};
 
 use crate::config::PostgresConfig;
 use crate::db::Db;
+use crate::dialling::Dialler;
 use crate::doubts;
 use crate::error::{DbError, refused, sql_error, unavailable};
 use crate::owners;
-use crate::tls;
 use crate::value::params;
 
 mod embedded {
@@ -163,15 +163,9 @@ async fn refuse_workers(client: &Client) -> Result<(), StoreError> {
 
 /// A connection of its own.
 pub(crate) async fn connect(config: &PostgresConfig) -> Result<Client, StoreError> {
-    let mode = config.server.get_ssl_mode();
-    if mode == tokio_postgres::config::SslMode::Disable {
-        let (client, connection) = config.server.connect(NoTls).await.map_err(sql_error)?;
-        drop(tokio::spawn(connection));
-        return Ok(client);
-    }
-    let tls = tls::connector(config.root_certificates.as_deref())?;
-    let (client, connection) = config.server.connect(tls).await.map_err(sql_error)?;
-    drop(tokio::spawn(connection));
+    let (client, connection) = Dialler::of(config)?.dial(config.server.clone()).await.map_err(sql_error)?;
+    // It goes on until the client is dropped.
+    drop(connection);
     Ok(client)
 }
 

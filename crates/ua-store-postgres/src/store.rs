@@ -7,14 +7,14 @@ use std::time::Duration;
 use deadpool_postgres::{Hook, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{NoTls, Row, SimpleQueryMessage};
+use tokio_postgres::{Row, SimpleQueryMessage};
 use tracing::Instrument as _;
 use ua_core::RunId;
 use ua_store::{Author, Batch, Change, Committed, Durability, Retry, RunLease, RunRecord, StoreError, apply};
 
 use crate::config::{Place, PostgresConfig, note_position, position_beside, stay_with};
 use crate::db::{Db, Flight, Purpose, in_order};
+use crate::dialling::Dialler;
 use crate::error::{DbError, is_out_of_date, refused, sql_error, unavailable};
 use crate::history::{About, Looked, Position};
 use crate::kept::{Kept, KeptRuns, OfRun};
@@ -24,7 +24,7 @@ use crate::run_rows::{
     LAST_REQUEST, LAST_SEQ, LEASED, OPEN_TURN, OWN_NUMBER, RUN, RUN_ALONE, STEP, WRITTEN, run_record, written,
 };
 use crate::value::{Value, params};
-use crate::{owners, schema, spans, tls};
+use crate::{owners, schema, spans};
 
 /// Bytes of a write that is one text. Longer ones take their values as they are.
 const LONGEST: usize = 1 << 20;
@@ -93,12 +93,7 @@ impl PostgresStore {
     /// `Unavailable` when there are no certificates where the URL says.
     pub fn lazy(config: &PostgresConfig) -> Result<Self, StoreError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = if config.server.get_ssl_mode() == SslMode::Disable {
-            Manager::from_config(config.server.clone(), NoTls, recycling)
-        } else {
-            let tls = tls::connector(config.root_certificates.as_deref())?;
-            Manager::from_config(config.server.clone(), tls, recycling)
-        };
+        let manager = Manager::from_connect(config.server.clone(), Dialler::of(config)?, recycling);
         let looked = Arc::new(Looked::default());
         let connected = {
             let looked = looked.clone();
