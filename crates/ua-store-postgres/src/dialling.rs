@@ -63,7 +63,7 @@ impl Dialler {
     pub(crate) async fn dial(&self, server: Config) -> Result<(Client, JoinHandle<()>), Error> {
         let server = match self.judged(server.clone()).await {
             Ok(judged) => judged,
-            Err(why) => return Err(not_begun(server, why).await),
+            Err(why) => return Err(Box::pin(not_begun(server, why)).await),
         };
         match &self.tls {
             None => {

@@ -163,7 +163,8 @@ async fn refuse_workers(client: &Client) -> Result<(), StoreError> {
 
 /// A connection of its own.
 pub(crate) async fn connect(config: &PostgresConfig) -> Result<Client, StoreError> {
-    let (client, connection) = Dialler::of(config)?.dial(config.server.clone()).await.map_err(sql_error)?;
+    let dialler = Dialler::of(config)?;
+    let (client, connection) = Box::pin(dialler.dial(config.server.clone())).await.map_err(sql_error)?;
     // It goes on until the client is dropped.
     drop(connection);
     Ok(client)
