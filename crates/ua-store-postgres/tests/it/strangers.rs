@@ -188,7 +188,7 @@ fn nothing_is_sent_that_looks_for_names_where_others_may_put_some() {
         ("filling.rs", 7),
         ("only_one.rs", 1),
         ("owners.rs", 3),
-        ("schema.rs", 4),
+        ("schema.rs", 5),
         ("store.rs", 5),
     ];
     let mut found = Vec::new();
