@@ -139,7 +139,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 30] = [
+const KNOWN: [&str; 31] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
@@ -158,6 +158,7 @@ const KNOWN: [&str; 30] = [
     "loginctl",
     "npm",
     "ollama",
+    "openssl",
     "rm",
     "sleep",
     "source",

@@ -32,6 +32,7 @@ use crate::permit::Permit;
 use crate::question::{Why, question};
 use crate::recovery::Recovery;
 use crate::rules::never_left;
+use crate::unseen::SentWithFiles;
 use crate::verdict::{Known, Verdict, verdict};
 use crate::view::View;
 
@@ -106,6 +107,8 @@ pub struct Ledger {
     pub(crate) heard: Mutex<Heard>,
     /// What the model asked for in contexts that it does not have any more.
     pub(crate) forgotten: Mutex<Forgotten>,
+    /// What its family sent with files, as far as it was looked at.
+    pub(crate) sent_with_files: Mutex<SentWithFiles>,
     /// What was sent for its family and is in no row.
     pub(crate) lost: Mutex<Vec<Lost>>,
     /// Answers that this process brought home, until they are in a committed turn.
@@ -161,6 +164,7 @@ impl Ledger {
             taint,
             heard,
             forgotten: Mutex::default(),
+            sent_with_files: Mutex::default(),
             lost: Mutex::default(),
             answers,
             has_asked: AtomicBool::new(true),

@@ -405,7 +405,7 @@ mod tests {
             json!(true),
             json!({"type": "string"}),
             json!({"type": "object"}),
-            json!({"type": "object", "properties": {}, "anyOf": [with(json!({"type": "null"}))]}),
+            json!({"type": "object", "properties": {}, "anyOf": [with(json!({"type": "null"})), with(json!({"type": "string"}))]}),
             with(json!({})),
             with(json!(true)),
             with(json!({"type": "array"})),
