@@ -60,7 +60,9 @@ fn listeners_in(tables: &str, address: SocketAddr) -> Vec<u32> {
     let wanted = plain_address(address);
     let there = tcp_sockets(tables).filter(|socket| socket.listens && socket.local.port() == wanted.port());
     let (exact, others): (Vec<_>, Vec<_>) = there.partition(|socket| socket.local.ip() == wanted.ip());
-    let of_all = others.into_iter().filter(|socket| socket.local.ip().is_unspecified());
+    // One of all addresses of IPv6 takes IPv4 as well; one of all of IPv4 takes no IPv6.
+    let takes = |socket: &TcpSocket| socket.local.ip().is_unspecified() && (socket.local.is_ipv6() || wanted.is_ipv4());
+    let of_all = others.into_iter().filter(takes);
     let taking: Vec<TcpSocket> = if exact.is_empty() { of_all.collect() } else { exact };
     let mut users: Vec<u32> = taking.into_iter().map(|socket| socket.user).collect();
     users.sort_unstable();
@@ -113,8 +115,13 @@ mod tests {
                 ("[::ffff:127.0.0.1]:7433", vec![1001]),
                 ("127.0.0.2:7433", vec![1003]),
                 ("127.0.0.1:50000", vec![]),
+                ("[::1]:7433", vec![]), // all addresses of IPv4 alone
             ] {
                 assert_eq!(listeners_in(table, address.parse().unwrap()), users, "{address}");
+            }
+            let of_both = "0: 00000000000000000000000000000000:1D09 00000000000000000000000000000000:0000 0A 0:0 0:0 0  1004        0 6\n";
+            for address in ["127.0.0.1:7433", "[::1]:7433"] {
+                assert_eq!(listeners_in(of_both, address.parse().unwrap()), [1004], "{address}");
             }
         }
     }

@@ -5,9 +5,10 @@
 //! (`AuthenticationCleartextPassword`), which the driver does not let a client refuse without TLS. So the kernel is asked before whose process listens
 //! there ([`ua_files::tcp_listeners`]): root's, this user's, one of a user called `postgres`, or of the user that the URL names (`requirepeer`).
 //!
-//! Nobody is connected to where nobody listens: somebody may in the next moment. Of several addresses of one host the first one that is right is
-//! taken. Not asked: with TLS alone, whose certificate says who it is; without a password; other machines, and other addresses of this one; sockets that
-//! are files; where the kernel does not say it, as on macOS.
+//! Nobody is connected to where nobody listens: somebody may in the next moment. Of several addresses of one host the first one that is
+//! right is taken. Several hosts are gone through by the driver, past those that are down, so there a stranger at any of them ends it. Not
+//! asked: with TLS alone, whose certificate says who it is; without a password; other machines, and other addresses of this one; sockets
+//! that are files; where the kernel does not say it, as on macOS.
 
 use std::fmt;
 use std::future::Future;
@@ -26,6 +27,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use ua_files::{tcp_listeners, user_in_words, user_name};
 use ua_store::StoreError;
 
+use crate::beside::beside;
 use crate::config::PostgresConfig;
 use crate::tls;
 
@@ -85,8 +87,8 @@ impl Dialler {
         }
         let (hosts, addresses) = (server.get_hosts().to_vec(), server.get_hostaddrs().to_vec());
         let ports = server.get_ports().to_vec();
-        let is_trusted = |user: u32| self.trusts(user);
-        for at in 0..hosts.len().max(addresses.len()) {
+        let named = hosts.len().max(addresses.len());
+        for at in 0..named {
             let port = ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
             let found: Vec<SocketAddr> = match (addresses.get(at), hosts.get(at)) {
                 (Some(address), _) => vec![SocketAddr::new(*address, port)],
@@ -96,9 +98,17 @@ impl Dialler {
                 }
                 (None, Some(Host::Unix(_)) | None) => Vec::new(),
             };
-            let right = right_one(&found, tcp_listeners, is_trusted)?;
-            // Of several hosts each would need one.
-            if let Some(address) = right.filter(|_| hosts.len() == 1 && addresses.is_empty()) {
+            let dialler = self.clone();
+            // The kernel's tables and the list of users are files.
+            let right = beside(move || {
+                let is_trusted = |user: u32| dialler.trusts(user);
+                if named > 1 {
+                    // Of several hosts each would need one.
+                    return no_stranger(&found, tcp_listeners, is_trusted).map(|()| None);
+                }
+                right_one(&found, tcp_listeners, is_trusted)
+            });
+            if let Some(address) = right.await?.filter(|_| addresses.is_empty()) {
                 server.hostaddr(address);
             }
         }
@@ -133,8 +143,8 @@ async fn kept(connection: impl Future<Output = Result<(), Error>>) {
     }
 }
 
-/// The first of these addresses that may be told a password. `None` where they are left to the driver: one of another machine, or one of which the
-/// kernel says nothing.
+/// The first of these addresses that may be told a password; one of another machine, if those before it may not. `None` where they are left
+/// to the driver: it begins with one of another machine, or with one of which the kernel says nothing.
 fn right_one(
     found: &[SocketAddr],
     listeners: impl Fn(SocketAddr) -> io::Result<Vec<u32>>,
@@ -150,9 +160,9 @@ fn right_one(
         };
         let address = SocketAddr::new(ip, named.port());
         if !ip.is_loopback() {
-            return Ok(None);
+            return Ok(why.map(|_| ip));
         }
-        let Ok(users) = listeners(address) else { return Ok(None) };
+        let Ok(users) = listeners(address) else { return why.map_or(Ok(None), Err) };
         match users.iter().find(|user| !is_trusted(**user)) {
             // A stranger is told of, and not that there is nobody at another address.
             Some(user) => why = Some(NotDialled { address, stranger: Some(*user) }),
@@ -161,6 +171,17 @@ fn right_one(
         }
     }
     why.map_or(Ok(None), Err)
+}
+
+/// Whether no stranger listens at any of these addresses, where the driver goes through them all: nobody at one of them is no reason to
+/// leave out the others.
+fn no_stranger(
+    found: &[SocketAddr],
+    listeners: impl Fn(SocketAddr) -> io::Result<Vec<u32>>,
+    is_trusted: impl Fn(u32) -> bool,
+) -> Result<(), NotDialled> {
+    let at_each = found.iter().map(|named| right_one(std::slice::from_ref(named), &listeners, &is_trusted));
+    at_each.filter_map(Result::err).find(|why| why.stranger.is_some()).map_or(Ok(()), Err)
 }
 
 /// Why nothing is connected to.
@@ -185,8 +206,9 @@ impl fmt::Display for NotDialled {
         write!(
             f,
             "the password was not sent: at {address} listens a process of another user ({whose}), which is neither root nor called {USUAL}. If that is the \
-             server's user, add `requirepeer={user}` to the database URL; if not, somebody has the port of the server: end that process, and use the \
-             server's socket (`postgres://USER:PASSWORD@/DATABASE?host=/run/postgresql`) or TLS (`sslmode=verify-full`), where that cannot be"
+             server's user, add `requirepeer={user}` to the database URL. If not, somebody has the port of the server: end that process, \
+             and use the server's socket (`postgres://USER:PASSWORD@/DATABASE?host=/run/postgresql`) or TLS (`sslmode=verify-full`), where \
+             that cannot be"
         )
     }
 }
@@ -286,9 +308,35 @@ mod tests {
         );
         let nobody = Err(NotDialled { address: address("127.0.0.1:1"), stranger: None });
         assert_eq!(right(&["127.0.0.1:1", "[::1]:1"]), nobody);
+        // Whom nothing is told stays so, whatever comes behind.
+        assert_eq!(right(&["[::1]:5432", "127.0.0.1:9"]), stranger("[::1]:5432"));
+        for before in ["[::1]:5432", "[::1]:1"] {
+            assert_eq!(right(&[before, "192.0.2.1:5432"]), Ok(Some(address("192.0.2.1:5432").ip())), "{before}");
+        }
         // The driver's own: other machines, and what the kernel does not say.
         for found in [&["192.0.2.1:6432"][..], &["127.0.0.1:9"], &[]] {
             assert_eq!(right(found), Ok(None), "{found:?}");
+        }
+    }
+
+    /// The driver goes to whichever of several hosts answers first.
+    #[test]
+    fn of_several_hosts_none_is_a_strangers_and_one_may_be_down() {
+        let none = |found: &[&str]| {
+            let found: Vec<SocketAddr> = found.iter().map(|text| address(text)).collect();
+            no_stranger(&found, listeners, |user| user == 26)
+        };
+        for found in
+            [&["127.0.0.1:5432"][..], &["127.0.0.1:1"], &["[::1]:1", "127.0.0.1:5432"], &["192.0.2.1:6432"], &[]]
+        {
+            assert_eq!(none(found), Ok(()), "{found:?}");
+        }
+        for found in [&["[::1]:5432", "127.0.0.1:5432"][..], &["127.0.0.1:5432", "[::1]:5432"]] {
+            assert_eq!(
+                none(found),
+                Err(NotDialled { address: address("[::1]:5432"), stranger: Some(EVE) }),
+                "{found:?}"
+            );
         }
     }
 
@@ -319,6 +367,15 @@ mod tests {
         for config in [&here, &named] {
             let judged = Dialler::of(config).unwrap().judged(config.server.clone()).await.unwrap();
             assert_eq!(judged.get_hostaddrs(), [IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        }
+        // Of several hosts one may be down, and which of them it is the driver finds out.
+        let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for ports in [[down, port], [port, down]] {
+            let [first, second] = ports;
+            let url = format!("postgres://ua:geheim@127.0.0.1:{first},127.0.0.1:{second}/ua?sslmode=disable");
+            let several = PostgresConfig::from_url(&url).unwrap();
+            let judged = Dialler::of(&several).unwrap().judged(several.server.clone()).await.unwrap();
+            assert!(judged.get_hostaddrs().is_empty() && judged.get_ports() == ports, "{ports:?}");
         }
         drop(listener);
         let dialler = Dialler::of(&here).unwrap();

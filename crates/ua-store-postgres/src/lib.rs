@@ -13,6 +13,7 @@
 //! crate's `tests/`.
 
 mod archive_rows;
+mod beside;
 mod blob_rows;
 mod column;
 mod config;
