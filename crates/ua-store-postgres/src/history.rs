@@ -62,8 +62,9 @@ const SEEN: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL \
     FROM pg_control_system()";
 
 /// Of a server that does not say the first: how far a root counted, and whether it is one that takes no writes, as a standby is, which may be behind.
-const NOTED: &str =
-    "SELECT (SELECT value FROM ua.meta WHERE key = $1), current_setting('transaction_read_only') = 'on'";
+/// Of the transaction itself that tells nothing: whoever asks begins one that only reads.
+const NOTED: &str = "SELECT (SELECT value FROM ua.meta WHERE key = $1), \
+    pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on'";
 
 /// The runs that are held and have not ended: those of the family of one, or all. Of a session at the gateway also the others of its project, since a
 /// doubt about what they sent would reach it.

@@ -17,6 +17,7 @@ use ua_core::{PrintedCommand, RunId, ShowPath as _, Timestamp, Trace};
 use ua_files::{Folder, Kind};
 use ua_store::{Retry, StoreError};
 
+use crate::beside::beside;
 use crate::column::Columns;
 use crate::config::why_position_is_unread;
 use crate::confirmed::{Confirmed, file_of, run_of};
@@ -42,7 +43,8 @@ const LOOKS_EVERY: Duration = Duration::from_mins(1);
 /// What is stored of the runs of which something is noted.
 const OF_NOTES: &str = "SELECT n.run_id, r.run_id IS NOT NULL AS is_there, \
       coalesce(r.status IN ('succeeded', 'failed', 'cancelled'), false) OR d.run_id IS NOT NULL AS has_ended, \
-      coalesce(r.lease_epoch, 0) AS lease_epoch, coalesce(w.batches, 0) AS batches, h.key IS NOT NULL AS is_held, y.value AS accepted \
+      coalesce(r.lease_epoch, 0) AS lease_epoch, coalesce(w.batches, 0) AS batches, h.key IS NOT NULL AS is_held, y.value AS accepted, \
+      pg_is_in_recovery() AS is_behind \
     FROM unnest($1::text[]) AS n (run_id) LEFT JOIN ua.runs r ON r.run_id = n.run_id LEFT JOIN ua.run_writes w ON w.run_id = n.run_id \
     LEFT JOIN ua.deleted_runs d ON d.run_id = n.run_id LEFT JOIN ua.meta h ON h.key = 'held/' || n.run_id \
     LEFT JOIN ua.meta y ON y.key = 'accepted/' || n.run_id ORDER BY n.run_id";
@@ -204,33 +206,48 @@ impl Noted {
 
 impl PostgresStore {
     /// Compares what is noted of all runs of the root that works here with what the server has, and holds what has not ended if it lacks some of it.
-    /// It says nothing where no root works here.
+    /// It says nothing where no root works here, nor of a standby, which may be behind.
     ///
     /// # Errors
     ///
     /// The database, or the folder of the notes, cannot be read.
     pub async fn look_at_notes(&self) -> Result<Noted, StoreError> {
         let Some((locks, database)) = self.root_here() else { return Ok(Noted::default()) };
-        let read = Noted::beside(locks, database);
+        let (folder, of) = (locks.to_owned(), database.to_owned());
+        let read = beside(move || Noted::beside(&folder, &of)).await;
         let (notes, mut found) =
             read.map_err(|error| unavailable(format!("{} cannot be read", locks.shown()), error, Retry::Later))?;
         if notes.is_empty() {
             return Ok(found);
         }
-        let (mut suspects, mut is_one_gone) = (Vec::new(), false);
+        let (mut suspects, mut are_all_held) = (Vec::new(), false);
         for row in &self.ask(OF_NOTES, vec![Value::Texts(notes.keys().cloned().collect())]).await? {
             let column = Columns::new(row, "runs", "run_id");
+            if column.get("is_behind").map_err(DbError::into_store)? {
+                return Ok(found);
+            }
             let kin = Kin::of(row).map_err(DbError::into_store)?;
             let is_there: bool = column.get("is_there").map_err(DbError::into_store)?;
             let has_ended: bool = column.get("has_ended").map_err(DbError::into_store)?;
             let Some(noted) = notes.get(&kin.run_id) else { continue };
-            if has_ended {
+            // Whoever ended one that is held knew of it; of another one it shows that the server went back, as of one that goes on.
+            let is_over = has_ended && (!is_there || kin.is_held() || !kin.has_less_than(noted));
+            if is_over {
                 found.over.push((kin.run_id, noted.clone()));
             } else if !is_there {
-                is_one_gone = true;
+                are_all_held = true;
                 found.lacking.push(format!(
                     "the server had confirmed {noted} of run {}, and has neither the run nor that it was deleted: it went back. Find out what the \
                      run sent, then remove {}",
+                    kin.run_id,
+                    locks.join(file_of(&kin.run_id)).shown()
+                ));
+            } else if has_ended {
+                are_all_held = true;
+                let (epoch, batches) = kin.written();
+                found.lacking.push(format!(
+                    "the server had confirmed {noted} of run {}, which has ended with batch {batches} of epoch {epoch}: it went back, and \
+                     what was sent in the part that is gone is not in it. Find out what the run sent, then remove {}",
                     kin.run_id,
                     locks.join(file_of(&kin.run_id)).shown()
                 ));
@@ -247,7 +264,7 @@ impl PostgresStore {
             }
         }
         let held = if suspects.is_empty() { Ok(()) } else { self.hold_for(suspects).await };
-        let held = if is_one_gone { held.and(self.hold_unfinished().await) } else { held };
+        let held = if are_all_held { held.and(self.hold_unfinished().await) } else { held };
         if let Err(error) = held {
             tracing::warn!(%error, "the server went back, and the runs that have not ended are not held");
         }
@@ -269,17 +286,23 @@ impl PostgresStore {
         }
         let failed =
             |error: std::io::Error| unavailable(format!("{} cannot be changed", locks.shown()), error, Retry::Later);
-        let last = Mark::of(locks, database).map_err(failed)?;
+        let (folder, of) = (locks.to_owned(), database.to_owned());
+        let last = beside(move || Mark::of(&folder, &of)).await.map_err(failed)?;
         let number = {
             let last = last.clone();
             self.write_apart(Shared::History, move |db| db.count_on(&last)).await?
         };
-        Mark { number, at: ua_core::system::env().now(), ..last }.note(locks).map_err(failed)?;
-        let mut removed = 0;
-        for (run, noted) in &found.over {
-            removed += usize::from(noted.remove(locks, run).map_err(failed)?);
-        }
-        Ok(removed)
+        let mark = Mark { number, at: ua_core::system::env().now(), ..last };
+        let (folder, over) = (locks.to_owned(), found.over);
+        let removing = beside(move || -> std::io::Result<usize> {
+            mark.note(&folder)?;
+            let mut removed = 0;
+            for (run, noted) in &over {
+                removed += usize::from(noted.remove(&folder, run)?);
+            }
+            Ok(removed)
+        });
+        removing.await.map_err(failed)
     }
 
     /// A worker gave a sign of life: now and then, and once connections were made that may lead to another server, all notes are looked at and those

@@ -9,7 +9,7 @@ use ua_store::{
     Author, Batch, Change, Committed, Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store as _,
     StoreError,
 };
-use ua_store_postgres::{PostgresConfig, PostgresStore};
+use ua_store_postgres::{PostgresConfig, PostgresStore, database_beside};
 
 use crate::cluster::{Cluster, blocking};
 use crate::database::{Database, until};
@@ -296,9 +296,19 @@ async fn a_standby_that_takes_over_goes_on_if_it_was_waited_for_and_holds_what_i
             database.cluster().until_followed_by(&standby);
             database.cluster().kill();
         });
-        let config = PostgresConfig::from_url(&standby.url("own", SERVER)).unwrap();
+        let mut config = PostgresConfig::from_url(&standby.url("own", SERVER)).unwrap();
         let other = blocking(PostgresStore::open(&config)).unwrap();
         assert_eq!(held(&other, scene.run_id()).await, [""; 0], "a standby has no history of its own");
+        // Of a run that it does not have, or not yet.
+        let locks = tempfile::tempdir().unwrap();
+        config.alone_beside = Some(locks.path().to_owned());
+        let behind = blocking(PostgresStore::open(&config)).unwrap();
+        let identity = database_beside(locks.path()).unwrap().unwrap();
+        let noted = format!("{identity} 1 7 owner 2026-01-02T03:04:05.000Z");
+        std::fs::write(locks.path().join("run_9.confirmed"), noted).unwrap();
+        let found = behind.look_at_notes().await.unwrap();
+        assert_eq!(found.lacking, Vec::<String>::new(), "a standby may be behind");
+        behind.close();
         tokio::task::block_in_place(|| standby.promote());
         let expected = if is_waited_for { Vec::new() } else { vec!["run_1".to_owned()] };
         assert_eq!(held(&other, scene.run_id()).await, expected, "{is_waited_for}");

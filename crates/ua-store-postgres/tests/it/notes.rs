@@ -10,7 +10,7 @@ use ua_store::{
     Author, Batch, Change, FleetChange, FleetStore as _, PastStore as _, RunDeletion, RunStore as _, Store as _,
     WorkerRecord,
 };
-use ua_store_postgres::{PostgresStore, forget_database_beside};
+use ua_store_postgres::{PostgresConfig, PostgresStore, forget_database_beside};
 
 use crate::cluster::blocking;
 use crate::database::{Database, until};
@@ -103,6 +103,34 @@ async fn a_run_is_not_taken_where_the_mark_went_back_behind_the_look() {
     assert_eq!(by_hand.query(sql, &[]).await.unwrap().len(), 1, "it is held by whoever was refused");
 }
 
+/// Where the server does not say which history it has, as to a role that may not ask, the mark alone tells that it went back.
+#[tokio::test]
+async fn a_server_that_tells_no_history_is_judged_by_the_mark() {
+    let Some(database) = Database::fresh() else { return };
+    let (folder, by_hand) = (tempfile::tempdir().unwrap(), database.by_hand());
+    let role = format!("plain_{}", database.name);
+    let roles = format!(
+        "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC; CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA ua TO {role}; \
+         GRANT ALL ON ALL TABLES IN SCHEMA ua TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA ua TO {role}"
+    );
+    by_hand.batch_execute(&roles).await.unwrap();
+    let url = database.url_at(crate::postgres::SERVER).replace("user=ua", &format!("user={role}"));
+    let mut config = PostgresConfig::from_url(&url).unwrap();
+    config.alone_beside = Some(folder.path().to_owned());
+    let store = blocking(PostgresStore::open(&config)).unwrap();
+    let scene = Scene::begin(&store, "run_1").await;
+    store.clear_notes().await.unwrap();
+    store.note_history().await.unwrap();
+    assert_eq!(held(&store, &scene).await, [""; 0]);
+    by_hand.batch_execute("DELETE FROM meta WHERE key LIKE 'root/%'").await.unwrap();
+    let taken = store.acquire_run(scene.run_id(), &samples::owner(200), samples::at(30)).await;
+    assert!(taken.is_err(), "{taken:?}");
+    assert_eq!(held(&store, &scene).await, ["run_1"], "so that a person can say that it goes on");
+    let known = store.forgotten(scene.run_id()).await.unwrap();
+    store.accept_forgotten(scene.run_id(), &known, Some("ada"), ua_core::system::env().now()).await.unwrap();
+    store.acquire_run(scene.run_id(), &samples::owner(200), samples::at(30)).await.unwrap();
+}
+
 /// A root that is to use its database anew, as one that was moved, counts anew.
 #[tokio::test]
 async fn a_root_that_forgot_its_database_forgot_its_mark() {
@@ -141,6 +169,28 @@ async fn all_that_a_root_noted_is_compared() {
     assert_eq!(held(&store, &other).await, ["run_2"], "what it had sent may be gone as well");
     assert_eq!(store.clear_notes().await.unwrap(), 0, "what a server says has ended that went back");
     assert_eq!(notes(locks), ["run_1", "run_9"]);
+}
+
+/// A run that ended with less than was confirmed shows as much, unless whoever ended it knew.
+#[tokio::test]
+async fn a_run_that_ended_with_less_than_was_confirmed_holds_the_others() {
+    let Some(database) = Database::fresh() else { return };
+    let (folder, by_hand) = (tempfile::tempdir().unwrap(), database.by_hand());
+    let locks = folder.path();
+    let store = rooted(&database, locks);
+    noted(&store, "run_1").await;
+    let other = Scene::begin(&store, "run_2").await;
+    by_hand.batch_execute("UPDATE run_writes SET batches = 0 WHERE run_id = 'run_1'").await.unwrap();
+    end(&by_hand, "run_1").await;
+    assert_eq!(store.clear_notes().await.unwrap(), 0);
+    assert_eq!(notes(locks), ["run_1"]);
+    let found = store.look_at_notes().await.unwrap();
+    let [lacks] = &found.lacking[..] else { panic!("{found:?}") };
+    assert!(lacks.contains("of run run_1, which has ended with batch 0 of epoch 1: it went back"), "{lacks}");
+    assert_eq!(held(&store, &other).await, ["run_2"]);
+    by_hand.batch_execute("INSERT INTO meta (key, value) VALUES ('held/run_1', '')").await.unwrap();
+    assert_eq!(store.clear_notes().await.unwrap(), 1, "it was held when it was ended");
+    assert_eq!(notes(locks), [""; 0]);
 }
 
 /// A run that the server has confirmed writes of, and neither has nor had deleted, was lost whole.
