@@ -550,6 +550,10 @@ impl Entry<'_> {
                 "it must be an https:// address, or http:// on this machine: what lets the client in is sent there";
             return Err(wrong("token_url", why));
         }
+        if audience.is_some() && token_url.is_none() {
+            let why = "it needs `token_url`: else the tool server says who gets what is signed for that audience";
+            return Err(wrong("audience", why));
+        }
         let resource = text("resource")?;
         let is_resource = |resource: &str| Url::parse(resource).is_ok_and(|url| url.fragment().is_none());
         if resource.as_deref().is_some_and(|resource| !is_resource(resource)) {
@@ -904,9 +908,9 @@ mod tests {
         let key = |from, id: Option<&str>, audience: Option<&str>| {
             ClientSecret::Key(ClientKey { from, id: id.map(str::to_owned), audience: audience.map(str::to_owned) })
         };
-        let (secret, proof, reach) = of(
-            r#"{"id": "a", "private_key": "${secret:KEY}", "key_id": "k1", "audience": "https://b.example", "auth_method": "private_key_jwt"}"#,
-        );
+        let (secret, proof, reach) =
+            of(r#"{"id": "a", "private_key": "${secret:KEY}", "key_id": "k1", "audience": "https://b.example",
+                "token_url": "https://b.example/token", "auth_method": "private_key_jwt"}"#);
         let pem = "/hush/secret:KEY/and-more-than-eight";
         assert!(secret == key(KeySource::Text(pem.into()), Some("k1"), Some("https://b.example")) && proof.is_none());
         assert!(reach.secrets("crm").contains(&("private key of crm".to_owned(), pem.to_owned())));
@@ -941,6 +945,11 @@ mod tests {
                 r#"{"id": "a", "secret": "s", "audience": "k"}"#,
                 "client_credentials.audience",
                 "this one has a `secret`",
+            ),
+            (
+                r#"{"id": "a", "private_key": "k", "audience": "https://b.example"}"#,
+                "client_credentials.audience",
+                "it needs `token_url`",
             ),
             (
                 r#"{"id": "a", "secret": "s", "auth_method": "private_key_jwt"}"#,

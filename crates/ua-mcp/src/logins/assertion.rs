@@ -14,7 +14,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::{Value, json};
 use ua_core::{PrintedCommand, ShowPath as _, Timestamp};
-use ua_files::{Exposed, read_private_text};
+use ua_files::{Exposed, read_private_text, user_in_words};
 
 /// How long an assertion is good: the clock of the other side may be a little off.
 const LASTS: Duration = Duration::from_secs(300);
@@ -61,7 +61,9 @@ impl KeySource {
         read_private_text(path, MOST_OF_A_KEY).map_err(|exposed| match exposed {
             Exposed::Unread(error) => format!("its private key {shown} cannot be read ({error}); correct `private_key_file`"),
             Exposed::OfAnother(owner) => format!(
-                "its private key {shown} belongs to another user (uid {owner}); name a file of the user that this program runs as"
+                "its private key {shown} belongs to another user ({}); name a file of the user that this program runs as, or, in a \
+                 container, give the key in `private_key` as `${{NAME}}`, from the environment",
+                user_in_words(owner)
             ),
             Exposed::OpenToOthers => format!(
                 "others can read or change its private key {shown}; make it this user's alone ({})",

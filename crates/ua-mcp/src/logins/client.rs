@@ -3,9 +3,10 @@
 //! Its token endpoint is found as a person's login page is, or is named. A token is kept like a login, under a name of its own, so that a person's
 //! login at the same address is another one, and asked for anew when it ends: there is nothing else to renew it with. One process at a time asks.
 //!
-//! Invariants: the secret goes to the token endpoint alone, which is https or on this machine, and is kept nowhere; where the tool server names that
-//! endpoint, the one that gave a token stays the only one until a person says otherwise; of a key, only what it signs does (`assertion`); whoever keeps secrets out of records learns each of them and each token before it is used. Proved by: `tests::logins::client`,
-//! `tests::logins::signed`.
+//! Invariants: the secret goes to the token endpoint alone, which is https or on this machine, and is kept nowhere; where the tool server
+//! names that endpoint, the one that gave a token stays the only one until a person says otherwise; of a key, only what it signs does
+//! (`assertion`); whoever keeps secrets out of records learns each of them and each token before it is used. Proved by:
+//! `tests::logins::client`, `tests::logins::signed`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -425,7 +426,7 @@ impl Client {
         let what = match (code, status.as_u16()) {
             ("invalid_client", _) | ("", 401) if matches!(way.proof, Proof::Assertion(_)) => format!(
                 "its authorization server does not know the client, or does not take what it signed ({told}); correct `id` and the private key, or \
-                 say with `key_id` which key it is and with `audience` what that server calls itself"
+                 say with `key_id` which key it is and with `audience` (and `token_url`) what that server calls itself"
             ),
             ("invalid_client", _) | ("", 401) => format!(
                 "its authorization server does not know the client, or its secret is wrong ({told}); correct `id` and `secret`, or say with \
