@@ -1,6 +1,7 @@
 //! What a user of this machine is called, for sentences about whose a file or a program is: people know names, not numbers.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// The users of this machine.
 const PASSWD: &str = "/etc/passwd";
@@ -21,10 +22,14 @@ pub fn user_in_words(uid: u32) -> String {
     if name == number { number } else { format!("{name}, {number}") }
 }
 
-/// Whether a group is this user's alone: where every user has one of their own, what it may change is not others' to change.
+/// Whether a group is this user's alone: where every user has one of their own, what it may change is not others' to change. The machine's
+/// lists are read once, since this is asked of each folder above a file.
 pub fn is_own_group(group: u32) -> bool {
-    let list = |file: &str| crate::read_text(Path::new(file), MAX_PASSWD_BYTES).unwrap_or_default();
-    is_alone_in(group, rustix::process::geteuid().as_raw(), &list(GROUPS), &list(PASSWD))
+    static LISTS: LazyLock<[String; 2]> = LazyLock::new(|| {
+        [GROUPS, PASSWD].map(|file| crate::read_text(Path::new(file), MAX_PASSWD_BYTES).unwrap_or_default())
+    });
+    let [groups, users] = &*LISTS;
+    is_alone_in(group, rustix::process::geteuid().as_raw(), groups, users)
 }
 
 /// Whether a group has the number or the name of a user, and nobody else is in it by these lists of the machine. A group of any other name (`users`)

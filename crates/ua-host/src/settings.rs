@@ -126,7 +126,7 @@ impl Settings {
                 let Some(named) = self.of_user.get(setting.variable) else { continue };
                 std::env::split_paths(&named.value)
                     .filter(|path| path.is_file())
-                    .try_for_each(|path| believed(&path))?;
+                    .try_for_each(|path| believed_as(Some(setting.kind), &path))?;
             }
         }
         if let Some(path) = self.project_file() {
@@ -519,6 +519,21 @@ pub(crate) fn believed(path: &Path) -> Result<(), HostError> {
     changed_by_others(path).map_or(Ok(()), Err)
 }
 
+/// The same of what a value of this kind names. A program of the machine's own is its administrators', whoever they are (`/opt/homebrew`).
+///
+/// # Errors
+/// See there.
+pub(crate) fn believed_as(kind: Option<ValueKind>, path: &Path) -> Result<(), HostError> {
+    let is_machines = |path: &Path| is_systems(path) && program_open_to_strangers(path).is_none();
+    let with_folder = |path: &Path| is_machines(path) && path.parent().is_some_and(is_machines);
+    // And where a link leads.
+    if kind == Some(ValueKind::Program) && with_folder(path) && path.canonicalize().is_ok_and(|path| with_folder(&path))
+    {
+        return Ok(());
+    }
+    believed(path)
+}
+
 /// The refusal of a file that others may change. Root, who may change everything, may own it.
 fn changed_by_others(path: &Path) -> Option<HostError> {
     let refused = |path: &Path, why: &str, how: String| {
@@ -591,7 +606,8 @@ fn folder_open_to_others(folder: &Path) -> Option<&'static str> {
     if is_foreign(folder) && !is_roots_unmapped(folder) {
         return Some(FOREIGN);
     }
-    // Root's group is root: containers with users of any number have their homes open to it (OpenShift), and nobody else there.
+    // Of these folders alone also root's group, which is root, may change one: containers with users of any number have their homes open to
+    // it (OpenShift), and nobody else there. The file and the folder that it is in are closed to it.
     open_beyond(folder, |group| group == 0 || ua_files::is_own_group(group)).then_some(CHANGED)
 }
 

@@ -18,7 +18,7 @@ use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_servers};
 use crate::paths;
 use crate::placed::{self, FileKind};
-use crate::settings::{SETTINGS, believed};
+use crate::settings::{SETTINGS, ValueKind, believed, believed_as};
 use crate::trust::ConfigFile;
 use ua_core::ShowPath as _;
 
@@ -78,21 +78,29 @@ impl GatewayConfig {
                 ])
             })
         })?;
-        read.files(root).iter().try_for_each(|file| believed(file))?;
+        for (field, kind, file) in read.files(root) {
+            let names = || format!("`{field}` in {} names {}", path.shown(), file.shown());
+            believed_as(kind, &file).map_err(|error| error.and(&names()))?;
+        }
         Ok(read)
     }
 
-    /// The files that this names and that are there: they decide as much as it does, and so do those that `[env]` hands to the broker.
-    fn files(&self, root: &Path) -> Vec<PathBuf> {
+    /// The files that this names and that are there, each behind the field that does and the kind of its value: they decide as much as it
+    /// does, and so do those that `[env]` hands to the broker.
+    fn files(&self, root: &Path) -> Vec<(String, Option<ValueKind>, PathBuf)> {
         let of_env = self.env.iter().flat_map(|(name, said)| {
             let whole = environment::own(root, name, said);
-            match SETTINGS.iter().find(|setting| setting.variable == name.as_str()) {
+            let setting = SETTINGS.iter().find(|setting| setting.variable == name.as_str());
+            let paths: Vec<PathBuf> = match setting {
                 Some(setting) => setting.kind.paths_in(&whole),
                 // What only libraries and programs read (`SSL_CERT_FILE`).
                 None => Some(PathBuf::from(whole)).filter(|path| path.is_absolute()).into_iter().collect(),
-            }
+            };
+            paths.into_iter().map(move |path| (format!("env.{name}"), setting.map(|setting| setting.kind), path))
         });
-        self.policies.iter().chain(&self.servers).cloned().chain(of_env).filter(|file| file.is_file()).collect()
+        let policies = self.policies.iter().map(|file| ("policies".to_owned(), None, file.clone()));
+        let servers = self.servers.iter().map(|file| ("servers".to_owned(), None, file.clone()));
+        policies.chain(servers).chain(of_env).filter(|(_, _, file)| file.is_file()).collect()
     }
 
     /// What `[env]` says of these variables, for whoever only looks at what a broker wrote: what else is wrong with the file is told by whoever starts
@@ -407,6 +415,8 @@ calls = 0
             mode(0o666);
             let refused = GatewayConfig::read(root).unwrap_err().to_string();
             assert!(refused.contains("other users can change it"), "{said}: {refused}");
+            let field = said.trim_start_matches("[env]\n").split(' ').next().unwrap_or_default();
+            assert!(refused.contains(&format!("{field}` in {} names ", root.join(FILE).shown())), "{said}: {refused}");
             mode(0o644);
             if crate::settings::shared_with_a_group(&file) {
                 mode(0o664);
