@@ -9,7 +9,7 @@
 //! Invariant: a note is removed only behind a mark that is noted durably, and that was made behind the end of its run. Proved by: `tests/it/notes.rs`.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,18 +69,18 @@ impl Mark {
         noted.filter(|mark| mark.database == database)
     }
 
-    /// The same, begun where nothing is noted for this database.
-    fn of(locks: &Path, database: &str) -> std::io::Result<Self> {
+    /// The same, begun where nothing is noted for this database; `None` while another process changes it.
+    fn of(locks: &Path, database: &str) -> std::io::Result<Option<Self>> {
         let locks = Folder::open_itself(locks)?;
-        let _alone = alone(&locks)?;
+        let Some(_alone) = alone(&locks)? else { return Ok(None) };
         if let Some(noted) = Self::read(&locks)?.filter(|mark| mark.database == database) {
-            return Ok(noted);
+            return Ok(Some(noted));
         }
         let env = ua_core::system::env();
         let root = Trace::new(&env).as_str().to_owned();
         let first = Self { database: database.to_owned(), root, number: 0, at: env.now() };
         locks.replace_durably(MARK, first.noted().as_bytes())?;
-        Ok(first)
+        Ok(Some(first))
     }
 
     fn read(locks: &Folder) -> std::io::Result<Option<Self>> {
@@ -92,16 +92,17 @@ impl Mark {
         mark.map(Some).ok_or_else(|| std::io::Error::other("it does not say how far"))
     }
 
-    /// Notes it. Of processes that do so at once the newest one's stays: what the others rely on is older.
-    fn note(&self, locks: &Path) -> std::io::Result<()> {
+    /// Notes it; whether it, or a newer one, is noted now, which it is not while another process changes it. Of processes that do so one after the
+    /// other the newest one's stays: what the others rely on is older.
+    fn note(&self, locks: &Path) -> std::io::Result<bool> {
         let locks = Folder::open_itself(locks)?;
-        let _alone = alone(&locks)?;
+        let Some(_alone) = alone(&locks)? else { return Ok(false) };
         let is_newer =
             |noted: Self| noted.database == self.database && noted.root == self.root && noted.number >= self.number;
-        if Self::read(&locks)?.is_some_and(is_newer) {
-            return Ok(());
+        if !Self::read(&locks)?.is_some_and(is_newer) {
+            locks.replace_durably(MARK, self.noted().as_bytes())?;
         }
-        locks.replace_durably(MARK, self.noted().as_bytes())
+        Ok(true)
     }
 
     fn noted(&self) -> String {
@@ -141,11 +142,15 @@ fn counted(stored: Option<&str>) -> u64 {
     stored.and_then(|stored| stored.parse().ok()).unwrap_or(0)
 }
 
-/// The right to change the mark. It is had for as long as a small file is written.
-fn alone(locks: &Folder) -> std::io::Result<File> {
+/// The right to change the mark, where nobody has it. It is had for as long as a small file is written, but whoever has it may stand still (`SIGSTOP`,
+/// a debugger), and what is done behind it can wait for the next time.
+fn alone(locks: &Folder) -> std::io::Result<Option<File>> {
     let file = locks.open_or_make(MARK_LOCK)?;
-    file.lock()?;
-    Ok(file)
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 /// Forgets how far a root counted in its database: it is to use another one, or the same one anew.
@@ -271,7 +276,8 @@ impl PostgresStore {
         Ok(found)
     }
 
-    /// Removes the notes of runs that ended or were deleted, behind a mark; how many. Nothing is removed where the server lacks anything.
+    /// Removes the notes of runs that ended or were deleted, behind a mark; how many. Nothing is removed where the server lacks anything, and nothing
+    /// while another process of the root is at it.
     ///
     /// # Errors
     ///
@@ -287,7 +293,7 @@ impl PostgresStore {
         let failed =
             |error: std::io::Error| unavailable(format!("{} cannot be changed", locks.shown()), error, Retry::Later);
         let (folder, of) = (locks.to_owned(), database.to_owned());
-        let last = beside(move || Mark::of(&folder, &of)).await.map_err(failed)?;
+        let Some(last) = beside(move || Mark::of(&folder, &of)).await.map_err(failed)? else { return Ok(0) };
         let number = {
             let last = last.clone();
             self.write_apart(Shared::History, move |db| db.count_on(&last)).await?
@@ -295,7 +301,7 @@ impl PostgresStore {
         let mark = Mark { number, at: ua_core::system::env().now(), ..last };
         let (folder, over) = (locks.to_owned(), found.over);
         let removing = beside(move || -> std::io::Result<usize> {
-            mark.note(&folder)?;
+            let over = if mark.note(&folder)? { over } else { Vec::new() };
             let mut removed = 0;
             for (run, noted) in &over {
                 removed += usize::from(noted.remove(&folder, run)?);
@@ -346,11 +352,12 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_was_noted_and_the_newest_stays() {
         let locks = tempfile::tempdir().unwrap();
-        let first = Mark::of(locks.path(), "db").unwrap();
-        assert_eq!((first.number, Mark::of(locks.path(), "db").unwrap()), (0, first.clone()), "it is begun once");
+        let of = |database: &str| Mark::of(locks.path(), database).unwrap();
+        let first = of("db").unwrap();
+        assert_eq!((first.number, of("db")), (0, Some(first.clone())), "it is begun once");
         assert!(!first.is_lacked_by(None), "nothing was counted");
         for (number, noted) in [(7, 7), (6, 7), (8, 8)] {
-            Mark { number, ..first.clone() }.note(locks.path()).unwrap();
+            assert!(Mark { number, ..first.clone() }.note(locks.path()).unwrap());
             let mark = Mark::beside(locks.path(), "db").unwrap();
             assert_eq!((mark.number, mark.key()), (noted, first.key()));
         }
@@ -361,11 +368,25 @@ mod tests {
             assert_eq!(mark.is_lacked_by(stored), is_lacked, "{stored:?}");
         }
         assert_eq!(Mark::beside(locks.path(), "other"), None);
-        let other = Mark::of(locks.path(), "other").unwrap();
+        let other = of("other").unwrap();
         assert!(other.number == 0 && other.root != first.root, "of another database nothing counts");
         forget_mark(locks.path()).unwrap();
         forget_mark(locks.path()).unwrap();
         assert_eq!(Mark::beside(locks.path(), "other"), None);
+    }
+
+    /// Somebody who stands still with the right to change it holds nobody up.
+    #[test]
+    fn a_mark_that_another_process_changes_is_left_for_the_next_time() {
+        let locks = tempfile::tempdir().unwrap();
+        let of = || Mark::of(locks.path(), "db").unwrap();
+        let first = of().unwrap();
+        let held = alone(&Folder::open(locks.path()).unwrap()).unwrap().unwrap();
+        let next = Mark { number: 1, ..first.clone() };
+        assert_eq!((of(), next.note(locks.path()).unwrap()), (None, false));
+        drop(held);
+        assert!(next.note(locks.path()).unwrap());
+        assert_eq!(of(), Some(next));
     }
 
     /// What is damaged is not taken for nothing: whoever would count from the beginning would lose what the mark says.
