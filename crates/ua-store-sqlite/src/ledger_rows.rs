@@ -26,6 +26,13 @@ pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool
 pub(crate) const SCOPE_BEGINS: &str = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope >= ?2 AND side_effect_scope < ?3 \
      AND attempt > 0 ORDER BY created_at, run_id, turn, ordinal";
 
+pub(crate) const EFFECTS_BEHIND: &str = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND attempt > 0 \
+     AND side_effect_class <> 'read_only' AND tool_call_id IN (SELECT tool_call_id FROM tool_call_events WHERE event_seq > ?2) \
+     ORDER BY created_at, run_id, turn, ordinal";
+// Events lie by run, the newest last.
+pub(crate) const EVENTS_BACK: &str = "SELECT * FROM tool_call_events \
+     WHERE run_id = (SELECT run_id FROM tool_calls WHERE tool_call_id = ?1) AND tool_call_id = ?1 ORDER BY event_seq DESC";
+
 impl Db<'_> {
     // --- Calls.
 
@@ -75,10 +82,7 @@ impl Db<'_> {
 
     /// Calls of a lineage that were sent, may have an effect, and have changed behind a place in the history.
     pub(crate) fn effects_behind(&self, root: &RunId, place: u64) -> DbResult<Vec<CallRecord>> {
-        let sql = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND attempt > 0 AND side_effect_class <> 'read_only' \
-                   AND tool_call_id IN (SELECT tool_call_id FROM tool_call_events WHERE event_seq > ?2) \
-                   ORDER BY created_at, run_id, turn, ordinal";
-        self.rows(sql, params![root.as_str(), int(place)], call_record)
+        self.rows(EFFECTS_BEHIND, params![root.as_str(), int(place)], call_record)
     }
 
     /// Calls of a lineage with an effect kind whose record a person corrected.
@@ -314,11 +318,22 @@ impl Db<'_> {
 
     // --- Events.
 
+    /// The changes of a call, oldest first.
     pub(crate) fn events_of(&self, call: &CallId) -> DbResult<Vec<EventRecord>> {
-        // Events lie by run, and one call has few of them; who asks for them is a person.
-        let sql = "SELECT * FROM tool_call_events WHERE run_id = (SELECT run_id FROM tool_calls WHERE tool_call_id = ?1) \
-                   AND tool_call_id = ?1 ORDER BY event_seq";
-        self.rows(sql, [call.as_str()], event_record)
+        // Decisions ask for those of a call that was planned a moment ago, in a run of any length: from the newest back, as far as its
+        // plan, which alone comes from no status.
+        let mut statement = self.connection.prepare_cached(EVENTS_BACK)?;
+        let mut events = Vec::new();
+        for event in statement.query_and_then([call.as_str()], event_record)? {
+            let event = event?;
+            let is_plan = event.from.is_none();
+            events.push(event);
+            if is_plan {
+                break;
+            }
+        }
+        events.reverse();
+        Ok(events)
     }
 }
 

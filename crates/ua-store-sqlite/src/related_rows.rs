@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::gateway_rows::{DOUBTS_BESIDE, PROJECT, RUNNING_BESIDE, SAME};
-    use crate::ledger_rows::{CALL, HOLDER, OTHER_EFFECTS, SCOPE_BEGINS};
+    use crate::ledger_rows::{CALL, EFFECTS_BEHIND, EVENTS_BACK, HOLDER, OTHER_EFFECTS, SCOPE_BEGINS};
     use crate::lineage_rows::FAMILY;
     use crate::{SqliteConfig, SqliteStore};
 
@@ -165,6 +165,8 @@ mod tests {
             (DOUBTS, "idx_tool_calls_doubts"),
             (OTHER_EFFECTS, "idx_tool_calls_effect"),
             (SCOPE_BEGINS, "idx_tool_calls_scope"),
+            (EFFECTS_BEHIND, "INTEGER PRIMARY KEY"),
+            (EVENTS_BACK, "idx_tool_call_events_run"),
             (PROJECT, "PRIMARY KEY"),
             (DOUBTS_BESIDE, "idx_tool_calls_doubts"),
             (RUNNING_BESIDE, "idx_tool_calls_scope"),

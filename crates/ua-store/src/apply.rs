@@ -752,9 +752,9 @@ fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<
     let attempt = rules::handle_kept(&call, before, keep)?;
     rows.keep_handle(&attempt)?;
     if leaves {
-        // Whoever decided beside it saw a call that waited, and has to see that it does no more, also where the clock was set back.
-        let moved = call.updated_at.plus(Duration::from_millis(1));
-        call.updated_at = if at < call.updated_at { moved } else { at };
+        // Whoever decided beside it saw a call that waited, and has to see that it does no more, also where the clock was set back, or
+        // stood still.
+        call.updated_at = at.max(call.updated_at.plus(Duration::from_millis(1)));
         rows.update_call(&call, lease.epoch)?;
     }
     // A copy of before that does not know that it goes on elsewhere.

@@ -200,6 +200,14 @@ async fn every_query_of_a_decision_uses_an_index() {
             "SELECT chain FROM tool_call_events WHERE run_id = 'x' AND chain IS NOT NULL AND event_seq < 9 ORDER BY event_seq DESC LIMIT 1",
             "idx_tool_call_events_chain",
         ),
+        (
+            "SELECT * FROM tool_calls WHERE root_run_id = 'x' AND attempt > 0 AND side_effect_class <> 'read_only' \
+             AND tool_call_id IN (SELECT tool_call_id FROM tool_call_events WHERE event_seq > 9) \
+             ORDER BY created_at, run_id, turn, ordinal",
+            "tool_calls_pkey",
+        ),
+        ("SELECT tool_call_id FROM tool_call_events WHERE event_seq > 9", "tool_call_events_pkey"),
+        ("SELECT * FROM tool_call_events WHERE tool_call_id = 'x' ORDER BY event_seq", "idx_tool_call_events_call"),
         ("SELECT * FROM runs ORDER BY created_at DESC, seq DESC LIMIT 9", "idx_runs_created"),
     ];
     // With values in the places of parameters, the last ones first: $1 is the beginning of $10.

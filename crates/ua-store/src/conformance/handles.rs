@@ -58,9 +58,11 @@ pub async fn an_answer_does_not_leave_behind_news(store: &dyn Store) {
 }
 
 /// What was decided beside a call that waited for an answer is refused once that has been handed over: from then on it is under way, also
-/// where the clock was set back in between.
+/// where the clock was set back in between, or stood still.
 pub async fn an_answer_that_leaves_is_news_to_what_was_decided_beside_it(store: &dyn Store) {
-    for (run, ids, seconds) in [("run_1", ["call_1", "call_2"], 6), ("run_2", ["call_3", "call_4"], 3)] {
+    let runs =
+        [("run_1", ["call_1", "call_2"], 6), ("run_2", ["call_3", "call_4"], 3), ("run_3", ["call_5", "call_6"], 5)];
+    for (run, ids, seconds) in runs {
         let scene = Scene::begin(store, run).await;
         scene.turn(ids.iter().zip(1..).map(|(id, ordinal)| samples::planned_email(id, 1, ordinal)).collect()).await;
         let scope = Scope::new("email.send", "boss");
