@@ -27,7 +27,7 @@ impl CompletionSummary {
             page.block(words);
         }
         page.block(&format!("```sh\n{}\n```", self.next.join("\n")));
-        in_plain_words(&page.finish()).into_owned()
+        page.finish()
     }
 
     fn write_outcome(&self, page: &mut Page) {
@@ -35,7 +35,7 @@ impl CompletionSummary {
         let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
         page.item(&format!("status: **{status}**"));
         if let Some(detail) = status_detail(self.status, self.status_detail.as_deref()) {
-            page.item(&format!("detail: {}", code(detail, 500)));
+            page.item(&format!("detail: {}", code(&in_plain_words(detail), 500)));
         }
         if let Some(path) = &self.job_path {
             page.item(&format!("job file: {}", code(path, PLACE)));
@@ -189,7 +189,8 @@ fn condition_line(condition: &ConditionResult) -> String {
         let evidence: Vec<String> = condition.evidence.iter().map(evidence_words).collect();
         return format!("[x] {name}{needed} — {}", evidence.join("; "));
     }
-    format!("[ ] **not met** {name}{needed} — {}", condition.missing.as_deref().unwrap_or("nothing was found for it"))
+    let missing = condition.missing.as_deref().unwrap_or("nothing was found for it");
+    format!("[ ] **not met** {name}{needed} — {}", in_plain_words(missing))
 }
 
 fn evidence_words(evidence: &EvidenceRef) -> String {
@@ -227,7 +228,7 @@ fn write_side_effect(page: &mut Page, effect: &SideEffect) {
         page.item(&format!("idempotency key: {prefix}…"));
     }
     if let Some(error) = &effect.error {
-        page.item(&format!("error: {}", code(error, 300)));
+        page.item(&format!("error: {}", code(&in_plain_words(error), 300)));
     }
     if let Some(correction) = &effect.correction {
         page.item(&format!("corrected: {}", code(correction, 600)));

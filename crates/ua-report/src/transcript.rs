@@ -272,7 +272,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
         format!("status     {}", line(&standing.on_a_page(), 100)),
     ];
     if let Some(detail) = status_detail(run.status, run.status_detail.as_deref()) {
-        lines.push(format!("detail     {}", line(detail, 200)));
+        lines.push(format!("detail     {}", line(&in_plain_words(detail), 200)));
     }
     for asked in records.questions.iter().filter(|question| question.status == QuestionStatus::Open) {
         // A tool that asked on the connection of a process that is gone hears nothing any more.
@@ -310,7 +310,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     lines.push(format!("output     {output}"));
     lines.push(format!("look at it `ua runs show {}`", run.run_id));
     lines.push(String::new());
-    in_plain_words(&lines.join("\n")).into_owned()
+    lines.join("\n")
 }
 
 /// Which stop conditions hold.

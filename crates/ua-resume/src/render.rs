@@ -1,7 +1,7 @@
 //! The resume packet as text: Markdown for people and models, and the short note that goes into the next request.
 //!
 //! Invariant: foreign text appears only in code spans and in fences whose lines are marked (see `quote`); sentences of ours
-//! stand outside of them.
+//! stand outside of them. It is never reworded, but for what the operating system said in a failure.
 
 use ua_core::{Audience, SideEffectClass};
 use ua_store::{QuestionKind, ReplayStatus};
@@ -36,7 +36,7 @@ impl ResumePacket {
         self.write_past_effects(&mut page);
         self.write_recent_calls(&mut page);
         self.write_files(&mut page);
-        in_plain_words(&page.finish()).into_owned()
+        page.finish()
     }
 
     fn write_standing(&self, page: &mut Page) {
@@ -44,7 +44,7 @@ impl ResumePacket {
         page.block(&quoted(&self.objective, 4000));
         page.heading(2, "Where the run stands");
         let detail = status_detail(self.status, self.status_detail.as_deref());
-        let detail = detail.map_or_else(String::new, |detail| format!(": {}", code(detail, 300)));
+        let detail = detail.map_or_else(String::new, |detail| format!(": {}", code(&in_plain_words(detail), 300)));
         let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
         page.item(&format!("status: {status}{detail}"));
         page.item(&format!("driven by: {}", self.processes));
@@ -226,7 +226,7 @@ fn in_flight_line(in_flight: &InFlight) -> String {
             decision.call_id,
             decision.was.in_words(),
             action_in_words(decision.action, call.as_ref().map(|call| call.stands)),
-            code(&decision.why, 300),
+            code(&in_plain_words(&decision.why), 300),
         ),
         (None, Some(call)) => format!("{} ({}): nothing was decided yet.{stands}", code(&call.tool, 120), call.call_id),
         (None, None) => "a call that the records do not have".to_owned(),
@@ -310,7 +310,7 @@ pub fn write_call(page: &mut Page, call: &CallLine) {
         page.item(&format!("on resume: {}", action_in_words(action, Some(call.stands))));
     }
     if let Some(error) = &call.error {
-        page.item(&format!("error: {}", code(error, 300)));
+        page.item(&format!("error: {}", code(&in_plain_words(error), 300)));
     }
     page.item(&format!("arguments: {}", code(&call.arguments, 450)));
     if let Some(result) = &call.result {

@@ -27,7 +27,7 @@ pub fn timeline_html(export: &RunExport<'_>) -> String {
         ("{{policy}}", policy.as_str()),
         ("{{title}}", &escaped(&title)),
         ("{{style}}", STYLE),
-        ("{{data}}", &script_safe(&cleaned(data(export)).to_string())),
+        ("{{data}}", &script_safe(&cleaned(data(export), false).to_string())),
         ("{{script}}", SCRIPT),
     ];
     let mut html = String::with_capacity(parts.iter().map(|(_, text)| text.len()).sum::<usize>() + TEMPLATE.len());
@@ -42,13 +42,24 @@ pub fn timeline_html(export: &RunExport<'_>) -> String {
     html
 }
 
-/// The same with every text in it [`clean`], whatever field it is in: names, arguments and answers are a stranger's. What the operating system says
-/// is told in plain words, as on a terminal.
-fn cleaned(value: Value) -> Value {
+/// The fields in which the operating system may have a say; what it says is told in plain words there, as on a terminal. All others, as
+/// arguments and answers, stand as they were sent.
+const TOLD: [&str; 3] = ["detail", "error", "missing"];
+
+/// The same with every text in it [`clean`], whatever field it is in: names, arguments and answers are a stranger's. `is_told`: it is the
+/// value of one of [`TOLD`].
+fn cleaned(value: Value, is_told: bool) -> Value {
     match value {
-        Value::String(text) => Value::String(in_plain_words(&clean(&text)).into_owned()),
-        Value::Array(values) => values.into_iter().map(cleaned).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (clean(&name), cleaned(value))).collect(),
+        Value::String(text) if is_told => Value::String(in_plain_words(&clean(&text)).into_owned()),
+        Value::String(text) => Value::String(clean(&text)),
+        Value::Array(values) => values.into_iter().map(|value| cleaned(value, false)).collect(),
+        Value::Object(fields) => {
+            let field = |(name, value): (String, Value)| {
+                let is_told = TOLD.contains(&name.as_str());
+                (clean(&name), cleaned(value, is_told))
+            };
+            fields.into_iter().map(field).collect()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => value,
     }
 }

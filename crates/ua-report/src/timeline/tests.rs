@@ -68,12 +68,14 @@ fn the_data_of_a_killed_and_resumed_run_is_this() {
     insta::assert_json_snapshot!("timeline_data", drawn(&killed_and_resumed()));
 }
 
-/// What a person reads has the words of the terminal; what programs read has what the system said.
+/// What a person reads of a failure has the words of the terminal; what programs read has what the system said. What was sent, and what
+/// came back, stands on each page as it was.
 #[test]
-fn no_page_shows_the_number_of_a_systems_error() {
+fn pages_tell_a_systems_error_in_plain_words_and_reword_nothing_else() {
     let said = "could not attach a.pdf: No such file or directory (os error 2)";
+    let sent = "x: Permission denied (os error 2)";
     let mut story = Story::new(r#"{"objective": "Mail Ana."}"#);
-    let id = story.asks("", &[("send_email", json!({"to": "ana"}), mail_policy())])[0].clone();
+    let id = story.asks("", &[("send_email", json!({"to": "ana", "body": sent}), mail_policy())])[0].clone();
     story.starts(&id);
     story.reports_failure(&id, said, PossibleEffect::None);
     story.ends(RunStatus::Failed, None, "the workspace cannot be written: Permission denied (os error 13)");
@@ -90,10 +92,15 @@ fn no_page_shows_the_number_of_a_systems_error() {
         ("run.log", logs.run_log),
         ("packet", packet.to_markdown()),
     ];
-    for (name, text) in pages {
-        assert!(!text.contains("os error"), "{name}: {text}");
+    for (name, text) in &pages {
+        assert!(!text.contains("denied (os error 13)"), "{name}: {text}");
         let words = ["there is no such file or folder", "cannot be written: permission denied"];
         assert!(words.iter().any(|plain| text.contains(plain)), "{name}: {text}");
+    }
+    let [(_, timeline), .., (_, packet)] = &pages;
+    for text in [timeline, packet] {
+        assert!(text.contains("could not attach a.pdf: there is no such file or folder"), "{text}");
+        assert!(text.contains(sent) && text.contains(said), "{text}");
     }
     let completion = json!(summary).to_string();
     assert!(completion.contains("(os error 2)"), "{completion}");
