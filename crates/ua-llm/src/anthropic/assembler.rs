@@ -14,7 +14,7 @@ use crate::ANTHROPIC;
 use crate::chat::as_text::{Offered, WRITTEN, is_call_in_text, offered_in};
 use crate::chat::names::ANTHROPIC_LONGEST;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, known_event, object_of};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, is_end_mark, known_event, object_of};
 use crate::http::lenient::{self, without_nulls};
 use crate::http::reject::kind_of as kind_of_error;
 use crate::http::stop_words::{CONTEXT_IS_FULL, stop_reason};
@@ -152,8 +152,7 @@ struct WireUsage {
 
 impl Assemble for Assembler {
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
-        // A server in between ends every stream so.
-        if data.trim() == "[DONE]" {
+        if is_end_mark(data) {
             return Ok(Progress::Nothing);
         }
         let event = object_of(data)?;

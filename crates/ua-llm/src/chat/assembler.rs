@@ -27,7 +27,7 @@ use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
 use super::{OF_CALLS, reasoning};
 use crate::OPENAI_CHAT;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, known_event, object_of};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, in_words, is_end_mark, known_event, object_of};
 use crate::http::{lenient, reject, stop_words};
 use crate::provider::Ending;
 use crate::request::ModelRequest;
@@ -483,7 +483,7 @@ impl Assemble for Assembler {
     }
 
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
-        if data.trim() == "[DONE]" {
+        if is_end_mark(data) {
             return Ok(Progress::Whole(self.finish()));
         }
         self.take(known_event(object_of(data)?)?)

@@ -284,8 +284,14 @@ fn withheld(fault: &Fault, assembler: &impl Assemble, model: &str) -> Option<(Mo
     })
 }
 
+/// Whether `data` is the mark by which Chat Completions end a stream. Servers in between put it behind the streams of other wires
+/// too, where it is no event.
+pub(crate) fn is_end_mark(data: &str) -> bool {
+    data.trim() == "[DONE]"
+}
+
 fn is_whole(data: &str) -> bool {
-    data.trim() == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
+    is_end_mark(data) || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
 }
 
 /// Reads a reply that is there already, in pieces of `piece` bytes: for the fuzz target.

@@ -17,9 +17,10 @@ use crate::chat::as_text::{Offered, WRITTEN, is_call_in_text, offered_in};
 use crate::chat::names::OPENAI_LONGEST;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, is_end_mark, known_event, object_of};
 use crate::http::lenient;
 use crate::http::reject::kind_of;
+use crate::http::stop_words::{self, CONTEXT_IS_FULL};
 use crate::provider::Ending;
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
@@ -55,12 +56,18 @@ pub(crate) struct Assembler {
     known: Option<KnownPrefix>,
     /// Its status, and why it is not complete.
     ended: String,
+    /// Whether that is the end of the context.
+    context_is_full: bool,
 }
 
 /// What was streamed of one text.
 #[derive(Debug, Default)]
 struct Said {
     text: String,
+    /// Bytes of it that belong to parts that are done.
+    done: usize,
+    /// The parts of which something came.
+    parts: BTreeSet<u64>,
     refusal: String,
 }
 
@@ -197,6 +204,8 @@ enum Event {
         output_index: Option<u64>,
         #[serde(default, deserialize_with = "lenient::text")]
         item_id: Option<String>,
+        #[serde(default, deserialize_with = "lenient::count")]
+        content_index: Option<u64>,
         #[serde(default)]
         delta: Option<String>,
     },
@@ -206,6 +215,8 @@ enum Event {
         output_index: Option<u64>,
         #[serde(default, deserialize_with = "lenient::text")]
         item_id: Option<String>,
+        #[serde(default, deserialize_with = "lenient::count")]
+        content_index: Option<u64>,
         #[serde(default, deserialize_with = "lenient::text")]
         text: Option<String>,
     },
@@ -314,8 +325,7 @@ struct InputDetails {
 
 impl Assemble for Assembler {
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
-        // A server in between ends every stream so.
-        if data.trim() == "[DONE]" {
+        if is_end_mark(data) {
             return Ok(Progress::Nothing);
         }
         let event = object_of(data)?;
@@ -339,20 +349,27 @@ impl Assemble for Assembler {
                 self.items.close(place.unwrap_or_else(|| self.items.next_place()), item);
                 Ok(Progress::Nothing)
             }
-            Event::TextDelta { output_index, item_id, delta } => {
+            Event::TextDelta { output_index, item_id, content_index, delta } => {
                 let delta = delta.unwrap_or_default();
                 self.text_bytes += delta.len();
-                self.said_at(output_index, item_id.as_deref()).text.push_str(&delta);
+                let said = self.said_at(output_index, item_id.as_deref());
+                said.text.push_str(&delta);
+                said.parts.insert(content_index.unwrap_or(0));
                 Ok(Progress::Text(delta))
             }
-            Event::TextDone { output_index, item_id, text } => {
+            Event::TextDone { output_index, item_id, content_index, text } => {
                 let text = text.unwrap_or_default();
                 let said = self.said_at(output_index, item_id.as_deref());
-                if text.is_empty() || !said.text.is_empty() {
+                let is_new = said.parts.insert(content_index.unwrap_or(0));
+                // Not every server says which part its pieces are of.
+                let has_pieces = said.text.len() > said.done;
+                if is_new && !has_pieces {
+                    said.text.push_str(&text);
+                }
+                said.done = said.text.len();
+                if !is_new || has_pieces || text.is_empty() {
                     return Ok(Progress::Nothing);
                 }
-                // It came in no pieces.
-                said.text.clone_from(&text);
                 self.text_bytes += text.len();
                 Ok(Progress::Text(text))
             }
@@ -409,7 +426,7 @@ impl Assemble for Assembler {
     }
 
     fn ending(&self) -> Ending {
-        Ending { said: self.ended.clone(), context_is_full: false }
+        Ending { said: self.ended.clone(), context_is_full: self.context_is_full }
     }
 
     fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
@@ -559,11 +576,19 @@ impl Assembler {
             // It waits for an answer that nobody gives.
             _ if is_completed && unanswered.is_some() => StopReason::Other,
             _ if is_completed => StopReason::EndTurn,
-            Some("content_filter") => StopReason::Refusal,
-            Some("max_output_tokens" | "max_tokens" | "length") => StopReason::MaxTokens,
+            Some(reason) => match stop_words::stop_reason(reason) {
+                known @ (StopReason::Refusal | StopReason::MaxTokens) => known,
+                // Why something is not complete is no good end of it.
+                StopReason::EndTurn
+                | StopReason::ToolUse
+                | StopReason::StopSequence
+                | StopReason::PauseTurn
+                | StopReason::Other => StopReason::Other,
+            },
             // That it was the limit of its length nobody has said, or that it has ended at all.
-            Some(_) | None => StopReason::Other,
+            None => StopReason::Other,
         };
+        self.context_is_full = reason.as_deref() == Some(CONTEXT_IS_FULL);
         let usage = response.usage.and_then(WireUsage::total);
         let stop_reason = if is_call_in_text(stop_reason, &blocks, &self.offered) {
             self.ended = format!("{}; {WRITTEN}", self.ended);
@@ -869,6 +894,10 @@ mod tests {
         };
         assert_eq!(cut("max_output_tokens"), StopReason::MaxTokens);
         assert_eq!(cut("content_filter"), StopReason::Refusal);
+        assert_eq!(cut("safety"), StopReason::Refusal);
+        assert_eq!(cut("guardrail_intervened"), StopReason::Refusal);
+        assert_eq!(cut("model_context_window_exceeded"), StopReason::MaxTokens);
+        assert_eq!(cut("stop"), StopReason::Other, "what is not complete has no good end");
         assert_eq!(cut("moon"), StopReason::Other);
         let unsaid = json!({"type": "response.incomplete", "response": {"id": "resp_1"}});
         assert_eq!(whole(&[created(), unsaid]).stop_reason, StopReason::Other);
@@ -1014,6 +1043,14 @@ mod tests {
         let item = json!({"type": "message", "content": [{"type": "output_text", "text": "Two."}]});
         let twice = [created(), text_delta(&json!(0), "Two."), at_once, done(0, item), completed(Value::Null)];
         assert_eq!(whole(&twice).blocks, [Block::text("Two.")]);
+        // Parts of one item, each in pieces or in none; what is told twice is said once.
+        let part = |index: u64, text: &str| json!({"type": "response.output_text.done", "output_index": 0, "content_index": index, "text": text});
+        let pieces = [text_delta(&json!(0), "O"), text_delta(&json!(0), "ne. ")];
+        let whole_parts = [part(0, "One. "), part(1, "Two."), part(1, "Two.")];
+        let end = [done(0, json!({"type": "message", "content": []})), completed(Value::Null)];
+        for pieces in [&pieces[..], &[]] {
+            assert_eq!(whole(&[&[created()][..], pieces, &whole_parts, &end].concat()).text(), "One. Two.");
+        }
     }
 
     #[test]
