@@ -20,7 +20,7 @@ use crate::files::{withdraw_conclusion, write_conclusion};
 use crate::machine::{ABORTED, Conclusion};
 use crate::ports::run_end;
 use crate::recover::put_right;
-use crate::tasks::task_reply;
+use crate::tasks::last_task_reply;
 use crate::workspace::Workspace;
 
 /// Why a sub-agent is cancelled whose parent ends.
@@ -80,7 +80,7 @@ async fn settle_tasks(
 ) -> Result<(), RunError> {
     for call in records.calls.iter().filter(|call| is_task_under_way(call)) {
         let raw = match ended_before(store, call).await? {
-            Some(child) => task_reply(store, workspace, &call.call_id, &child).await?,
+            Some(child) => last_task_reply(store, workspace, &call.call_id, &child).await?,
             None => {
                 let text = "The sub-agent ended with the run; what it did is in its own records.";
                 RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "isError": true}) }

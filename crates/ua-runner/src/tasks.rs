@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{
     AskedWait, CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, ShowPath as _,
-    Subagents, TASK_FOLDER, TASK_MODE, TaskOrder, Timestamp,
+    Subagents, TASK_FOLDER, TASK_MODE, TaskOrder, Timestamp, chain,
 };
 use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_evidence::Artifact;
@@ -43,7 +43,11 @@ pub fn task_output(
     let folder = task_folder(call);
     let own = workspace.task(call)?.map_or_else(|| Ok(Vec::new()), |task| task.artifacts_of(&child.run.spec))?;
     let artifacts = own.into_iter().map(|file| Artifact { path: format!("{folder}/{}", file.path), ..file }).collect();
-    Ok((format!("{folder}/{OUTPUT_FILE}"), SubAgentOutput::new(call, child, artifacts)))
+    Ok((output_path(call), SubAgentOutput::new(call, child, artifacts)))
+}
+
+fn output_path(call: &CallId) -> String {
+    format!("{}/{OUTPUT_FILE}", task_folder(call))
 }
 
 /// Writes again what the task `call` came to, as [`task_output`] tells it, where its folder is there.
@@ -55,7 +59,11 @@ pub fn write_task_output(workspace: &Workspace, call: &CallId, child: &RunRecord
         return Ok(());
     }
     let (file, output) = task_output(workspace, call, child)?;
-    workspace.replace(&file, crate::files::pretty(&output))
+    put_output(workspace, &file, &output)
+}
+
+fn put_output(workspace: &Workspace, file: &str, output: &SubAgentOutput) -> Result<(), WorkspaceError> {
+    workspace.replace(file, crate::files::pretty(output))
 }
 
 /// Writes what the task `call` came to, whose child run has ended, into its folder, which is made; and what the call is answered with.
@@ -71,14 +79,45 @@ pub(crate) async fn task_reply(
     let records = store.load(child).await.map_err(RunError::at("load the sub-agent's run"))?;
     workspace.make_task(call)?;
     let (file, output) = task_output(workspace, call, &records)?;
-    workspace.replace(&file, crate::files::pretty(&output))?;
-    Ok(RawReply::ToolResult {
+    put_output(workspace, &file, &output)?;
+    Ok(reply(&file, &output))
+}
+
+/// The same of a task whose run ends: a folder that cannot be read or written, as on a full disk, is told of and does not keep it from
+/// that. A file that is missing is written again by whoever writes the pages of the run anew.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn last_task_reply(
+    store: &dyn Store,
+    workspace: &Workspace,
+    call: &CallId,
+    child: &RunId,
+) -> Result<RawReply, RunError> {
+    let records = store.load(child).await.map_err(RunError::at("load the sub-agent's run"))?;
+    let told = |error: WorkspaceError| {
+        tracing::warn!(error = chain(&error), run = %child, "what a sub-agent came to was not written");
+    };
+    let made = workspace.make_task(call);
+    let (file, output) = task_output(workspace, call, &records).unwrap_or_else(|error| {
+        told(error);
+        (output_path(call), SubAgentOutput::new(call, &records, Vec::new()))
+    });
+    if let Err(error) = made.and_then(|_| put_output(workspace, &file, &output)) {
+        told(error);
+    }
+    Ok(reply(&file, &output))
+}
+
+/// What the call of a task is answered with.
+fn reply(file: &str, output: &SubAgentOutput) -> RawReply {
+    RawReply::ToolResult {
         result: json!({
             "content": [{"type": "text", "text": output.text_for_model()}],
             "structuredContent": {"run_id": output.run_id, "status": output.status, "output": file},
             "isError": output.status != RunStatus::Succeeded,
         }),
-    })
+    }
 }
 
 /// Whoever gives a child run its ports.
