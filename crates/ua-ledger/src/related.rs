@@ -88,8 +88,9 @@ impl<'a> RelatedCalls<'a> {
         found
     }
 
-    /// Calls of the family with the same scope, or with one that would be the same if all files could be looked at. An effect that creates something is not wanted twice; one that replaces or changes
-    /// something may be wanted again once it is done, but not while nobody knows whether the earlier one may still happen.
+    /// Calls of the family with the same scope, or with one that would be the same if all files could be looked at. An effect that creates
+    /// something is not wanted twice; one that replaces or changes something may be wanted again once it is done, but not while nobody knows
+    /// whether the earlier one may still happen.
     fn rivals(&self) -> impl Iterator<Item = &'a Related> {
         let is_by_content = self.call.policy.is_by_content();
         let stands = move |rival: &&Related| {

@@ -12,7 +12,9 @@ pub(crate) fn classes() -> String {
             Guarantee::ExactlyOnce => (class.settled_by(), "exactly once, without a question"),
             Guarantee::Asked => (class.shape.asked_about(), "at most once; answered truthfully, exactly once"),
         };
-        text.push_str(&format!("| {} | {done} | {promise} |\n", class.name));
+        // A memory tool of another server takes no key unless a policy says so.
+        let name = if class.name == "memory" { "memory, by the tools of `ua` itself" } else { class.name };
+        text.push_str(&format!("| {name} | {done} | {promise} |\n"));
     }
     text
 }
