@@ -15,6 +15,8 @@ pub enum Unfinished {
     Task,
     /// It asks a person first, and does its work when it is answered.
     Asks,
+    /// The same, and it waits for the answer on its connection.
+    Waits,
 }
 
 /// The tasks of a world: what each answers in the end, and how often it was asked.
@@ -44,4 +46,13 @@ pub(crate) fn question(key: &str) -> Handle {
     let requests = BTreeMap::from([("size".to_owned(), json!({"method": "elicitation/create", "params": params}))]);
     let input = Input { requests, state: Some(format!("sealed {key}")), round: 1, ..Input::default() };
     Handle { input: Some(input), ..Handle::default() }
+}
+
+/// The same of a tool that waits on its connection.
+pub(crate) fn live_question(key: &str) -> Handle {
+    let mut handle = question(key);
+    if let Some(input) = &mut handle.input {
+        input.is_live = true;
+    }
+    handle
 }

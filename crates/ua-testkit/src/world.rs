@@ -14,7 +14,7 @@ use ua_core::{
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use crate::outcomes::ToolOutcome;
-use crate::unfinished::{Tasks, Unfinished, question};
+use crate::unfinished::{Tasks, Unfinished, live_question, question};
 
 /// How a tool of the world treats keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,13 +324,16 @@ impl ToolTransport for World {
         let unfinished = self.unfinished.get(tool).copied();
         let outcome = match (outcome, unfinished) {
             (Some(outcome), _) => outcome,
-            (None, Some(Unfinished::Asks)) => ToolOutcome::AsksFirst,
+            (None, Some(Unfinished::Asks | Unfinished::Waits)) => ToolOutcome::AsksFirst,
             (None, Some(Unfinished::Task)) => ToolOutcome::GoesOnInATask,
             (None, None) => ToolOutcome::Answered,
         };
         // A tool that asks first has done nothing when its answer to that is lost.
         if unfinished == Some(Unfinished::Asks) && outcome == ToolOutcome::LostAfter {
             return Outcome::Continues(Box::new(question(permit.key().as_str())));
+        }
+        if unfinished == Some(Unfinished::Waits) && outcome == ToolOutcome::AsksFirst {
+            return Outcome::Continues(Box::new(live_question(permit.key().as_str())));
         }
         let act = || if is_composite { self.act_all(permit) } else { self.act(permit, honours) };
         let lost = || Outcome::Lost { why: "the test lost the answer".to_owned() };

@@ -1,9 +1,12 @@
 //! Tools that are not done when they answer: one goes on in a task, one asks a person first. Wherever the process dies, what they do
 //! happens once, a call that has a handle is not sent again, and each answer is asked for once and handed over once.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use ua_core::{CallStatus, Env, RunStatus};
-use ua_store::{Choice, QuestionKind, QuestionStatus};
-use ua_testkit::{CrashAt, Honours, Unfinished, World, foreign_tool, own_tool};
+use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus};
+use ua_testkit::{CrashAt, Crossing, Honours, Plan, ToolOutcome, Unfinished, World, foreign_tool, own_tool};
 
 use super::scenario::Scenario;
 
@@ -15,6 +18,12 @@ const SCRIPT: &str = r#"{"turns": [
 ]}"#;
 
 const JOB: &str = r#"{"objective": "Render and order."}"#;
+
+/// One order alone.
+const ORDER: &str = r#"{"turns": [
+  {"tools": [{"name": "mcp__shop__order", "input": {"item": "mug"}}]},
+  {"text": "All done."}
+]}"#;
 
 pub(crate) fn scenario() -> Scenario {
     let tools = [
@@ -169,10 +178,6 @@ async fn a_cancelled_run_tells_the_tool_and_leaves_the_call_unknown() {
 /// of that, and who says no has the tool told so.
 #[tokio::test]
 async fn an_answer_is_not_handed_over_behind_a_fork_that_made_the_call() {
-    const ORDER: &str = r#"{"turns": [
-      {"tools": [{"name": "mcp__shop__order", "input": {"item": "mug"}}]},
-      {"text": "All done."}
-    ]}"#;
     for (choice, orders) in [(Choice::Skip, 1), (Choice::Execute, 2)] {
         let world =
             World::new([(foreign_tool("shop", "order"), Honours::Nothing)]).unfinished("order", Unfinished::Asks);
@@ -202,5 +207,71 @@ async fn an_answer_is_not_handed_over_behind_a_fork_that_made_the_call() {
         for run in [&parent, &fork] {
             run.check_invariants("an answer behind a fork").await;
         }
+    }
+}
+
+/// While a tool waits on its connection, a fork makes its call, and then the tool's question is answered. In the moment in which the question
+/// whether that answer still goes to the tool is taken back, a person answers it, if anybody does.
+struct WhileItWaits {
+    parent: Arc<Scenario>,
+    choice: Option<Choice>,
+}
+
+impl WhileItWaits {
+    async fn open(&self, kind: QuestionKind) -> Option<QuestionRecord> {
+        let mut questions = self.parent.questions().await.into_iter();
+        questions.find(|question| question.kind == kind && question.status == QuestionStatus::Open)
+    }
+}
+
+#[async_trait]
+impl Plan for WhileItWaits {
+    async fn before(&self, crossing: &Crossing) {
+        if !crossing.is("store.close_question") {
+            return;
+        }
+        if let (Some(asked), Some(choice)) = (self.open(QuestionKind::NearDuplicate).await, self.choice) {
+            self.parent.choose(&asked, choice).await;
+        }
+    }
+
+    async fn after(&self, crossing: &Crossing) {
+        if !crossing.is("store.raise_question") {
+            return;
+        }
+        let Some(asked) = self.open(QuestionKind::Elicitation).await else { return };
+        let parent = self.parent.clone();
+        let meanwhile = async move {
+            let fork = parent.forked("run_fork").await.unwrap();
+            assert_eq!(fork.resume().await.status, RunStatus::WaitingForHuman);
+            assert_eq!(answer(&fork).await, [QuestionKind::NearDuplicate]);
+            parent.world.next("order", ToolOutcome::Answered);
+            assert_eq!(fork.resume().await.status, RunStatus::Succeeded);
+            parent.say(&asked, Choice::Continue, r#"{"size": 3}"#).await;
+        };
+        tokio::spawn(meanwhile).await.unwrap();
+    }
+}
+
+/// A tool waits on its connection for an answer that a person has to be asked about once more, and is told no in the end. Whoever answers in
+/// that very moment is heard: the tool is told what they say.
+#[tokio::test]
+async fn a_tool_that_waits_is_not_told_no_against_a_word_that_lets_its_answer_pass() {
+    for (choice, orders) in [(None, 1), (Some(Choice::Skip), 1), (Some(Choice::Execute), 2)] {
+        let world =
+            World::new([(foreign_tool("shop", "order"), Honours::Nothing)]).unfinished("order", Unfinished::Waits);
+        let parent = Arc::new(Scenario::with(world, Env::simulated(23), ORDER, JOB, None));
+        let plan = Arc::new(WhileItWaits { parent: parent.clone(), choice });
+        let (_, ended) = parent.drive_with(plan, None).await.unwrap();
+        assert_eq!(ended.status, RunStatus::Succeeded, "{choice:?}: {:?}", ended.status_detail);
+        assert_eq!(parent.world.count("order"), orders, "{choice:?}");
+        let question = parent.questions().await.pop().unwrap();
+        assert_eq!(
+            (question.kind, question.status),
+            (QuestionKind::NearDuplicate, QuestionStatus::Closed),
+            "{choice:?}"
+        );
+        assert_eq!(question.answer.map(|answer| answer.choice), choice);
+        parent.check_invariants("a word in the last moment").await;
     }
 }
