@@ -17,7 +17,7 @@ use reqwest::{StatusCode, Url};
 use rmcp::transport::auth::{AuthorizationMetadata, AuthorizationMetadataSource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ua_core::{Timestamp, in_a_sentence};
+use ua_core::{PrintedCommand, Timestamp, in_a_sentence};
 
 use super::assertion::{ClientKey, KeySource, SigningKey, texts_of};
 use super::begin::{MOST_OF_AN_ANSWER, check_is_public};
@@ -304,10 +304,11 @@ impl Client {
         let Some(before) = before.filter(|before| Url::parse(before).ok() != Url::parse(endpoint).ok()) else {
             return Ok(());
         };
-        let (before, now, server) = (in_a_sentence(&before), in_a_sentence(endpoint), &self.server);
+        let (before, now) = (in_a_sentence(&before), in_a_sentence(endpoint));
+        let logout = PrintedCommand::of("ua logout").word(&self.server).in_code();
         Err(self.fails(&format!(
             "the server names another token endpoint now ({now}) than the one that gave its tokens until now ({before}), and nothing was sent there; if \
-             its operator says that it moved, run `ua logout {server}`, or name the endpoint with `token_url`"
+             its operator says that it moved, run {logout}, or name the endpoint with `token_url`"
         )))
     }
 
@@ -478,7 +479,7 @@ fn taken(metadata: &AuthorizationMetadata) -> Result<ClientProof, String> {
     known.ok_or_else(|| {
         let shown = in_a_sentence(&offered.join(", "));
         let what_else = if offered.contains(&SIGNED) {
-            "and not by a secret; give the client a `private_key_file` or a `private_key` in the place of its `secret`"
+            "and not by a secret; give the client a `private_key_file` or a `private_key` instead of its `secret`"
         } else {
             "and this program knows `client_secret_basic`, `client_secret_post` and `private_key_jwt`; give the tool server a token in `headers`"
         };
@@ -491,8 +492,8 @@ fn takes_signed(metadata: &AuthorizationMetadata, algorithm: &str) -> Result<(),
     if let Some(offered) = listed(metadata, OFFERED_METHODS).filter(|offered| !offered.contains(&SIGNED)) {
         let offered = in_a_sentence(&offered.join(", "));
         return Err(format!(
-            "its authorization server takes clients by `{offered}` alone, and not by what they sign (`{SIGNED}`); give it the client's `secret` in the \
-             place of the key"
+            "its authorization server takes clients by `{offered}` alone, and not by what they sign (`{SIGNED}`); give it the client's `secret` instead \
+             of the key"
         ));
     }
     if let Some(offered) = listed(metadata, OFFERED_ALGORITHMS).filter(|offered| !offered.contains(&algorithm)) {

@@ -24,7 +24,6 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-llm/src/error.rs", "chosen by the audience"),
         ("ua-mcp/src/definitions.rs", "`mcp.lock` is of the command line alone"),
         ("ua-mcp/src/logins/assertion.rs", "lines of a key file, which begin with dashes"),
-        ("ua-mcp/src/logins/client.rs", "a login is forgotten by `ua logout` alone"),
         ("ua-mcp/src/server.rs", "`mcp.lock` is of the command line alone"),
         ("ua-mcp/src/shim.rs", "what the helper says, which the library starts itself"),
         ("ua-report/src/restart.rs", "a page in the folder, which is for people"),
