@@ -361,7 +361,11 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     env.run(&["runs", "delete", "r", "--dry-run"]).refused(2, &doubt);
     let kept = env.run(&["runs", "delete", "--older-than", "0s", "--yes"]).code(0);
     kept.shows(&["deleted 0 runs"]).says(&["run r is kept"]);
-    let told = ["may have happened", "`post_comment` (call_", "deleted 1 run"];
+    let at = env.value("SELECT started_at FROM tool_attempts");
+    let listed = env.run(&["runs", "delete", "r", "--force", "--dry-run", "--json"]).code(0).json();
+    let open = listed["deleted"][0]["may_have_happened"][0].as_str().unwrap();
+    assert!(open.contains(&format!("attempt 1, sent {at})")), "{open}: sent at {at}");
+    let told = ["may have happened", "`post_comment` (call_", ", sent ", "deleted 1 run"];
     env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&told);
     env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
     assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));

@@ -2,7 +2,10 @@
 //!
 //! Proved by: the end-to-end tests of `ua runs delete` (`job`, `went_back`), and `ua-sdk`'s tests `let_go`.
 
-use ua_core::{CallStatus, RunId, SideEffectClass};
+use std::collections::BTreeMap;
+
+use ua_core::{CallId, CallStatus, RunId, SideEffectClass, Timestamp};
+use ua_store::rules::is_learnt_of_another;
 use ua_store::{CallRecord, Forgotten, LedgerStore as _, Store, StoreError, runs_below};
 
 /// What of a run and its sub-agents has no end that is known: their records are what keeps a repeat from being sent.
@@ -14,6 +17,8 @@ pub struct LeftOpen {
     pub failed_perhaps: Vec<CallRecord>,
     /// What `effects.log` knows and the database does not.
     pub forgotten: Vec<Forgotten>,
+    /// When these calls were sent, the last time: their rows say when it was recorded what came of that.
+    sent: BTreeMap<CallId, Timestamp>,
 }
 
 impl LeftOpen {
@@ -33,6 +38,12 @@ impl LeftOpen {
             left.failed_perhaps.extend(failed.cloned());
             left.in_doubt.extend(calls.into_iter().filter(may_have_happened));
         }
+        for call in left.in_doubt.iter().chain(&left.failed_perhaps) {
+            let attempts = store.attempts(&call.call_id).await?;
+            if let Some(last) = attempts.iter().rfind(|attempt| !is_learnt_of_another(attempt)) {
+                left.sent.insert(call.call_id.clone(), last.started_at);
+            }
+        }
         left.forgotten = store.forgotten(run).await?;
         left.forgotten.retain(|known| known.attempt > 0 && all.iter().any(|id| id.as_str() == known.run_id));
         Ok(left)
@@ -46,8 +57,9 @@ impl LeftOpen {
     /// What may have happened, for whoever decides about it.
     pub fn sentences(&self) -> Vec<String> {
         let of_call = |call: &CallRecord| {
-            let CallRecord { name, call_id, attempt, updated_at, .. } = call;
-            format!("`{}` (call {call_id}, attempt {attempt}, {updated_at})", name.tool)
+            let CallRecord { name, call_id, attempt, .. } = call;
+            let sent = self.sent.get(call_id).map_or_else(String::new, |at| format!(", sent {at}"));
+            format!("`{}` (call {call_id}, attempt {attempt}{sent})", name.tool)
         };
         let failed = |call: &CallRecord| format!("{}: its tool says that it failed", of_call(call));
         let failed = self.failed_perhaps.iter().map(failed);
