@@ -288,6 +288,17 @@ fn a_run_that_a_stopped_worker_gave_back_waits_in_the_queue() {
     assert!(own.contains("It is in the queue: a worker resumes it by itself") && !own.contains("ua resume"), "{own}");
 }
 
+/// The lease of a worker that was killed runs on for a while: nobody works all the same.
+#[test]
+fn a_run_whose_worker_was_killed_waits_in_the_queue() {
+    let env = crate::env().with_forum();
+    let first = at_the_gate(&env);
+    first.signal(Signal::KILL);
+    first.wait().killed();
+    let alone = "1 run waits in the queue: no worker is running; `ua worker` starts one";
+    env.run(&["status"]).code(0).shows(&[alone]);
+}
+
 /// What the page of the run in its folder says.
 fn completion(env: &TestEnv) -> String {
     fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap()

@@ -407,7 +407,10 @@ impl Fleet {
 
     /// Whether a worker is alive that takes something.
     pub(super) fn is_worked(&self) -> bool {
-        self.state.workers.iter().any(|worker| worker.lease_until > self.at && !worker.is_draining)
+        // Of one that was killed the lease runs on.
+        let is_alive =
+            |worker: &WorkerRecord| worker.lease_until > self.at && !ua_runner::has_ended_here(&worker.owner);
+        self.state.workers.iter().any(|worker| is_alive(worker) && !worker.is_draining)
     }
 
     /// Why nobody takes runs although workers are there, with what gets them further; `None` where there is none.
