@@ -45,6 +45,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ua_host::Host;
+use ua_store::{RunQuery, Store as _};
 
 use crate::args::{Cli, Command, ShimArgs};
 use crate::error::HostError;
@@ -59,6 +60,20 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
     let looks = only_looks(&cli.command);
     let ended = Box::pin(carry_out(cli, host, parts)).await;
     if looks { ended.map_err(HostError::of_a_look) } else { ended }
+}
+
+/// Whether no run is stored here: a start that was refused may have made the database.
+async fn has_no_runs(home: &ua_host::home::Home) -> bool {
+    if home.is_unused() {
+        return true;
+    }
+    if home.is_on_a_server() || home.used_elsewhere().is_empty() {
+        return false;
+    }
+    let Ok(store) = home.open_read_only() else { return false };
+    let found = store.find_runs(&RunQuery { limit: 1, ..RunQuery::default() }).await;
+    ua_host::home::close(store);
+    found.is_ok_and(|runs| runs.is_empty())
 }
 
 async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
@@ -80,7 +95,7 @@ async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError
     }
     let is_about_runs =
         (only_looks(&cli.command) && !matches!(cli.command, Command::Doctor(_))) || names_a_run(&cli.command);
-    if named_in.is_none() && is_about_runs && home.is_unused() {
+    if named_in.is_none() && is_about_runs && has_no_runs(home).await {
         // Whoever comes back to another folder is not told that all is done.
         let mut others = home.used_elsewhere();
         // What the gateway asks is said in every folder, and its sessions are no jobs.

@@ -235,6 +235,11 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let env = host.env();
     let Prepared { spec, launch, files } = prepare(host, people.as_ref(), request).await?;
 
+    // Where no job was run yet, one that is refused leaves no root behind it: later commands would look for runs there.
+    if let Some(wanted) = spec.artifacts.workspace_dir.as_deref().filter(|_| host.home().is_unused()) {
+        let run_id = request.run_id.clone().unwrap_or_else(|| RunId::new(env));
+        host.home().workspace_for(&run_id, Some(wanted), env.now())?;
+    }
     let store = host.home().open()?;
     if let Some(warning) = host.home().unnoted() {
         people.tell(&warning);
