@@ -270,7 +270,8 @@ fn the_model_may_ask_and_the_answer_is_the_result() {
         let question = open_questions(&env);
         assert_eq!(question.len(), 1, "{point}");
         env.run(&["answer", &question[0], "continue"]).code(2).says(&["takes an answer in words"]);
-        env.run(&["answer", &question[0], "--text", "a deep blue"]).code(0);
+        let own = ["none of the options 1 (red), 2 (blue)", "your own words"];
+        env.run(&["answer", &question[0], "--text", "a deep blue"]).code(0).says(&own);
         env.run_killed_at("after:store.start_attempt:ask_user", &["resume", "r"]);
         env.run(&["resume", "r"]).code(0);
         assert_eq!(env.value("SELECT count(*) FROM questions"), "1", "{point}");
@@ -280,7 +281,9 @@ fn the_model_may_ask_and_the_answer_is_the_result() {
 /// A question says which answers it takes, the model's own among them, and takes these as the prompt does.
 #[test]
 fn what_the_model_proposes_is_an_answer_by_its_number_and_its_text() {
-    for (typed, answered) in [("blue", "blue"), ("BLUE", "blue"), ("1", "red")] {
+    for (typed, answered) in
+        [("blue", "blue"), ("BLUE", "blue"), ("1", "red"), ("--text=BLUE", "blue"), ("--text=1", "red")]
+    {
         let env = env();
         run(
             &env,
@@ -292,7 +295,8 @@ fn what_the_model_proposes_is_an_answer_by_its_number_and_its_text() {
         let refused = env.run(&["answer", &question, "purple"]);
         refused.refused(2, &["does not take `purple`", "1 (red), 2 (blue), --text 'YOUR ANSWER', skip, abort"]);
         env.run(&["answer", &question, "retry"]).refused(2, &["does not take `retry`", "1 (red)"]);
-        env.run(&["answer", &question, typed]).code(0);
+        let said = env.run(&["answer", &question, typed]).code(0);
+        assert!(!said.stderr.contains("your own words"), "{}", said.shown());
         assert_eq!(env.rows("SELECT choice, note FROM answers"), [format!("continue {answered}")]);
     }
     let env = env().with_forum();

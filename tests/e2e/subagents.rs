@@ -296,6 +296,26 @@ fn a_question_of_a_sub_agent_is_answered_and_its_job_goes_on() {
     check_end(&env, "answered");
 }
 
+/// Whoever ends a sub-agent reads before and afterwards that the run above it continues, and what ends everything.
+#[test]
+fn an_abort_of_a_sub_agent_says_that_its_run_continues() {
+    let model = Model::with(SCRIPT, |_| ());
+    let env = env().with_forum().with_model(&model);
+    waits(&env);
+    let ends = "end this sub-agent only; the run above it continues";
+    let named = ["\"Tell the forum\" of run r", "`ua runs cancel r`", ends];
+    env.run(&["questions"]).code(0).shows(&named);
+    env.run(&["runs", "show", "r"]).code(0).shows(&named);
+    env.run(&["status"]).code(0).shows(&["of run r, asked by its sub-agent"]);
+    let asked = env.run(&["questions", "--json"]).code(0).json();
+    assert_eq!(asked[0]["sub_agent_of"], "r", "{asked}");
+    assert!(asked[0]["remark"].to_string().contains("`ua runs cancel`"), "{asked}");
+    let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    let then = ["starts no more calls and ends; run r continues without it", "ua resume r", "`ua runs cancel r`"];
+    env.run(&["answer", &question, "abort"]).code(0).says(&then);
+    assert_eq!(env.value("SELECT status FROM runs WHERE run_id = 'r'"), "waiting_for_human");
+}
+
 /// A call of a sub-agent that was in flight when its process ended is a doubt of the run above it, wherever that is asked about.
 #[test]
 fn a_call_of_a_sub_agent_in_doubt_is_told_of_the_run_at_the_top() {

@@ -14,7 +14,7 @@ use ua_host::Settings;
 use ua_host::home::Home;
 use ua_host::job::LAST;
 use ua_host::words::KnownSecrets;
-use ua_resume::answers::{self, Reach};
+use ua_resume::answers;
 use ua_store::{CallQuery, CallRecord, LedgerStore as _, QuestionStatus, RunQuery, RunStore as _, Store};
 
 use crate::commands::answer::AnswerChoice;
@@ -113,7 +113,8 @@ pub(crate) fn answers(current: &OsStr) -> Vec<CompletionCandidate> {
     let named = named.unwrap_or_default().to_owned();
     let taken = from_database(current, async |store, prefix| {
         let question = crate::find::question(store, &named).await.ok()?;
-        let ways = answers::ways(&question, Reach::Run).into_iter();
+        let reach = ua_host::questions::reach(store, &question).await.ok()?;
+        let ways = answers::ways(&question, reach).into_iter();
         let ways = ways.map(|way| (way.word.to_owned(), way.meaning.to_owned()));
         Some(ways.filter(|(word, _)| word.starts_with(prefix)).collect())
     });

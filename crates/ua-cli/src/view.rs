@@ -253,8 +253,11 @@ pub(crate) struct OpenQuestion {
     #[serde(skip)]
     pub(crate) words: Vec<&'static str>,
     /// What has to be said beside it about the answers.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remark: Option<&'static str>,
+    /// Of a sub-agent's: the run at the top, which an abort of the sub-agent does not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sub_agent_of: Option<String>,
 }
 
 /// A question as it is stored, with the words that `ua answer` takes.
@@ -298,9 +301,16 @@ impl OpenQuestion {
     pub(crate) async fn all(store: &Database, questions: &[QuestionRecord]) -> Result<Vec<Self>, HostError> {
         let mut all = Vec::with_capacity(questions.len());
         for question in questions {
-            all.push(Self::of(question, ua_host::questions::reach(store, question).await?));
+            let top = ua_host::tree::top(store, &question.run_id).await?;
+            all.push(Self::of(question, ua_host::questions::reach(store, question).await?).below(&top));
         }
         Ok(all)
+    }
+
+    /// The same below the run at the top of its tree.
+    pub(crate) fn below(self, top: &ua_core::RunId) -> Self {
+        let sub_agent_of = (*top != self.question.run_id).then(|| top.to_string());
+        Self { sub_agent_of, ..self }
     }
 
     /// One of the gateway, whose folder its commands name.
@@ -330,6 +340,7 @@ impl OpenQuestion {
             answer_with: ways.into_iter().map(|way| complete(way.command)).collect(),
             words,
             remark: reach.remark(),
+            sub_agent_of: None,
         }
     }
 }

@@ -239,8 +239,9 @@ impl FailingSchedule<'_> {
 fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> Value {
     let complete = |command: &str| commands.complete(command).into_owned();
     // Told by the process that drives it, or by the gateway's broker, so there is one.
-    let ways = ways(question, Reach::of(question, Whose::of(run), true));
-    json!({
+    let reach = Reach::of(question, Whose::of(run), true);
+    let ways = ways(question, reach);
+    let mut alert = json!({
         "event": "waiting",
         "question_id": question.question_id,
         "kind": question.kind,
@@ -252,7 +253,13 @@ fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> V
         "objective": run.spec.objective,
         "workspace": run.workspace_dir,
         "at": question.created_at,
-    })
+    });
+    // Whoever reads it alone has to know what an answer ends.
+    if let Some(above) = ua_store::works_for(run) {
+        alert["sub_agent_of"] = json!(above);
+        alert["remark"] = json!(reach.remark());
+    }
+    alert
 }
 
 /// What continues a run that nobody continues, or shows it; the run comes next.

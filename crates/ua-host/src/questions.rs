@@ -97,6 +97,10 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
         known.insert(0, KnownFact { name: SESSION, text: crate::text::line(&run.spec.objective, 400) });
     }
     let top = tree::top(store, &question.run_id).await?;
+    // Two of them may ask the same.
+    if ua_store::is_task(&run) {
+        known.insert(0, answers::sub_agent(&run.spec.objective, &top));
+    }
     if let Some(fact) = of_an_older_copy(question, &top, &unaccepted(home, store, &top).await) {
         known.insert(0, fact);
     }
@@ -525,10 +529,13 @@ pub async fn answer(
     }
     if choice == Choice::Abort {
         let id = &run.run_id;
+        let top = tree::top(store, id).await?;
+        if ua_store::is_task(&run) {
+            return after_end_of_sub_agent(store, &run, &top).await;
+        }
         if ua_runner::may_be_driven(&run) {
             return Ok(format!("answered; run {id} starts no more calls, and the process that drives it ends it"));
         }
-        let top = tree::top(store, id).await?;
         if is_queued(store, &top).await? {
             return Ok(format!("answered; run {id} starts no more calls; it is in the queue, and a worker ends it"));
         }
@@ -539,6 +546,23 @@ pub async fn answer(
         Some(call) => format!("answered; call {} is {} now", call.call_id, ua_resume::call_standing(call)),
         None => after_answer(host.home(), store, &run.run_id).await?,
     })
+}
+
+/// What comes of it that a person ended a sub-agent: the run above it continues, and is told.
+async fn after_end_of_sub_agent(store: &Database, run: &RunRecord, top: &RunId) -> Result<String, HostError> {
+    let id = &run.run_id;
+    let above = store.run(top).await.map_err(|e| HostError::store("read the run", &e))?;
+    let who = if ua_runner::may_be_driven(&above) {
+        "the process that drives it is told".to_owned()
+    } else if is_queued(store, top).await? {
+        "it is in the queue, and a worker takes it".to_owned()
+    } else {
+        restart::how_to_resume(store, top).await?
+    };
+    Ok(format!(
+        "answered; sub-agent {id} starts no more calls and ends; run {top} continues without it: {who}; to end everything instead: \
+         `ua runs cancel {top}`"
+    ))
 }
 
 /// Stores an answer, of a person or of a probe, and has the files of the run say so: nobody who reads them is sent to a question that has its answer.

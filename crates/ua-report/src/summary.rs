@@ -216,7 +216,7 @@ impl CompletionSummary {
             inherited_effects: side_effects(&records.lineage.calls, &records.lineage.receipts, &[]),
             sub_agents: SubAgentLine::all(records),
             replayed: records.calls.iter().filter_map(|call| replayed(call, records)).collect(),
-            questions: records.questions.iter().map(QuestionLine::of).collect(),
+            questions: records.questions.iter().map(|question| QuestionLine::of_run(question, run)).collect(),
             usage: UsageSummary::of(records),
             budgets: budget::lines(records),
             traces: run.traces.clone(),

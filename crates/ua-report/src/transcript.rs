@@ -87,7 +87,7 @@ impl TranscriptPages {
         is_due: impl Fn(&QuestionRecord) -> bool,
     ) {
         for asked in records.questions.iter().skip(self.asked).take_while(|asked| is_due(asked)) {
-            let question = QuestionLine::of(asked).naming(commands);
+            let question = QuestionLine::of_run(asked, &records.run).naming(commands);
             let question = match &self.standing {
                 Some(standing) => question.standing(standing),
                 None => question,

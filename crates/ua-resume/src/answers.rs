@@ -4,11 +4,11 @@
 //! unknown is a `retry`, running one that was never sent is an `approve`. Older words (`execute`, `continue`, `deny`) are accepted.
 
 use serde_json::Value;
-use ua_core::{CallStatus, Role, Timestamp, shell_word};
+use ua_core::{CallStatus, Role, RunId, Timestamp, shell_word};
 use ua_store::rules::{UNPAID, applies_behind_the_end, detail_in_words, is_learnt_of_another};
 use ua_store::{
     AttemptRecord, CallRecord, Choice, LateReply, MessageRecord, QuestionKind, QuestionRecord, RunRecord, Taint,
-    is_gateway, is_over,
+    is_gateway, is_over, is_task,
 };
 
 use ua_evidence::quote::{clean, cut};
@@ -32,12 +32,16 @@ pub enum Reach {
     /// A run, which acts on it: at once where a process drives it, else when it is resumed.
     #[default]
     Run,
+    /// A sub-agent, which acts on it as its run does. Whoever ends it does not end the run above it.
+    SubAgent,
     /// A session of a client at the gateway. Nobody resumes it: its client continues, there or in another session.
     Session,
     /// A session that a person ended. Nothing is sent for it, so only what became of a call can be answered.
     EndedSession,
     /// Nobody any more: a tool asked on the connection of a process that is gone. Only the run can still be ended.
     Nobody,
+    /// The same where the tool was called by a sub-agent: only that can still be ended.
+    NobodyInSubAgent,
 }
 
 /// Whose question it is.
@@ -45,6 +49,8 @@ pub enum Reach {
 pub enum Whose {
     /// A run's.
     Run,
+    /// A sub-agent's.
+    SubAgent,
     /// A session's.
     Session,
     /// That of a session which a person ended.
@@ -57,6 +63,7 @@ impl Whose {
         match (is_gateway(run), is_over(run)) {
             (true, true) => Self::EndedSession,
             (true, false) => Self::Session,
+            (false, _) if is_task(run) => Self::SubAgent,
             (false, _) => Self::Run,
         }
     }
@@ -70,6 +77,8 @@ impl Reach {
             Whose::EndedSession => Self::EndedSession,
             Whose::Run if question.waits_on_its_connection() && !is_driven => Self::Nobody,
             Whose::Run => Self::Run,
+            Whose::SubAgent if question.waits_on_its_connection() && !is_driven => Self::NobodyInSubAgent,
+            Whose::SubAgent => Self::SubAgent,
         }
     }
 
@@ -77,7 +86,24 @@ impl Reach {
     pub fn is_session(self) -> bool {
         match self {
             Self::Session | Self::EndedSession => true,
-            Self::Run | Self::Nobody => false,
+            Self::Run | Self::SubAgent | Self::Nobody | Self::NobodyInSubAgent => false,
+        }
+    }
+
+    /// Whether it is a sub-agent: whoever ends it leaves the run above it as it is.
+    pub fn is_sub_agent(self) -> bool {
+        match self {
+            Self::SubAgent | Self::NobodyInSubAgent => true,
+            Self::Run | Self::Session | Self::EndedSession | Self::Nobody => false,
+        }
+    }
+
+    /// Whose question it is, in a word: `run`, `sub-agent` or `session`.
+    pub fn whose(self) -> &'static str {
+        match self {
+            Self::Run | Self::Nobody => "run",
+            Self::SubAgent | Self::NobodyInSubAgent => "sub-agent",
+            Self::Session | Self::EndedSession => "session",
         }
     }
 
@@ -85,13 +111,33 @@ impl Reach {
     pub fn remark(self) -> Option<&'static str> {
         match self {
             Self::Run | Self::Session => None,
+            Self::SubAgent => Some(OF_A_SUB_AGENT),
             Self::EndedSession => Some("Its session was ended, so nothing is sent for it any more."),
             Self::Nobody => Some(
                 "That process has ended, so no other answer reaches the tool: `ua resume` decides about the call, and the tool asks again \
                  if the call is made again.",
             ),
+            Self::NobodyInSubAgent => Some(
+                "That process has ended, so no other answer reaches the tool: `ua resume` decides about the call, and the tool asks again \
+                 if the call is made again. A sub-agent asked: `abort` ends only the sub-agent, and the run above it continues. \
+                 `ua runs cancel` with the run at the top ends everything.",
+            ),
         }
     }
+}
+
+/// What whoever answers a sub-agent's question has to know.
+const OF_A_SUB_AGENT: &str = "A sub-agent asks: `abort` ends only the sub-agent, and the run above it continues. `ua runs cancel` with the \
+                              run at the top ends everything.";
+
+/// The name of the fact that says which sub-agent asks, and of which run.
+pub const SUB_AGENT: &str = "sub-agent";
+
+/// Which sub-agent asks, by what it is about, and of which run: two of them may ask the same. `top` is the run at the top of its tree.
+pub fn sub_agent(objective: &str, top: &RunId) -> KnownFact {
+    let about = cut(&clean(objective), 100);
+    let text = format!("{about:?} of run {top}, which continues without it; to end everything: `ua runs cancel {top}`");
+    KnownFact { name: SUB_AGENT, text }
 }
 
 impl WayToAnswer {
@@ -158,6 +204,7 @@ fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
         (Choice::Abort, _) if reach.is_session() => {
             "decide nothing and end this session; the call is not sent, and the client continues in another session"
         }
+        (Choice::Abort, _) if reach.is_sub_agent() => "end this sub-agent only; the run above it continues",
         (Choice::Abort, _) => "end the run",
         (Choice::Skip, QuestionKind::AskUser) => "let the model decide",
         (Choice::Skip, QuestionKind::Elicitation) => "the tool's request is declined",
@@ -204,7 +251,7 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
             "accept" if ua_core::is_by_address(&params(question)) => {
                 "you were at the address; the tool is told that you were"
             }
-            "text" if has_options => "answer in your own words, or with the number of one above",
+            "text" if has_options => "answer in your own words, or with one above, by its words or its number",
             // Nothing is wrong with the credentials.
             "retry" if question.detail.get(UNPAID) == Some(&Value::Bool(true)) => {
                 "the account can pay now; try it again"
@@ -221,8 +268,8 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
         ways.insert(at + 1, WayToAnswer { choice: Choice::Skip, word, command, meaning });
     }
     match reach {
-        Reach::Run | Reach::Session => {}
-        Reach::Nobody => ways.retain(|way| way.choice == Choice::Abort),
+        Reach::Run | Reach::SubAgent | Reach::Session => {}
+        Reach::Nobody | Reach::NobodyInSubAgent => ways.retain(|way| way.choice == Choice::Abort),
         Reach::EndedSession => {
             let counts = |way: &WayToAnswer| applies_behind_the_end(question.kind, way.choice);
             // Of an earlier version, which did not close it with its session, nothing is left but to end that once more.
@@ -231,6 +278,21 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
         }
     }
     ways
+}
+
+/// What the model proposes as answers to its question.
+pub fn options(question: &QuestionRecord) -> impl Iterator<Item = &str> {
+    question.detail.get("options").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The option of the model's that was typed, one rule wherever it is typed: an option as it stands, else in other case, else the one with
+/// this number. `None` for somebody's own words.
+pub fn option_meant<'q>(question: &'q QuestionRecord, typed: &str) -> Option<&'q str> {
+    let typed = typed.trim();
+    let folded = typed.to_lowercase();
+    let numbered = || options(question).nth(typed.parse::<usize>().ok()?.checked_sub(1)?);
+    let as_it_stands = options(question).find(|option| option.trim() == typed);
+    as_it_stands.or_else(|| options(question).find(|option| option.trim().to_lowercase() == folded)).or_else(numbered)
 }
 
 /// What a tool that asks wants, as it sent it.
@@ -597,12 +659,54 @@ mod tests {
         // In the gateway there is no run that could be ended.
         let abort = |reach| ways(&stored, reach).pop().unwrap().meaning;
         assert_eq!(abort(Reach::Run), "end the run");
+        // One of a sub-agent leaves the run above it as it is, whether or not the tool hears of it.
+        for reach in [Reach::SubAgent, Reach::NobodyInSubAgent] {
+            assert_eq!(abort(reach), "end this sub-agent only; the run above it continues");
+            assert!(reach.remark().is_some_and(|said| said.contains("`ua runs cancel`")), "{reach:?}");
+        }
+        assert_eq!(words(&live, Whose::SubAgent, false), (Reach::NobodyInSubAgent, vec!["abort"]));
+        assert_eq!(words(&live, Whose::SubAgent, true).0, Reach::SubAgent);
         assert!(abort(Reach::Session).contains("end this session") && !abort(Reach::Session).contains("run"));
         assert!(abort(Reach::Session).contains("the call is not sent, and"), "{}", abort(Reach::Session));
         // What is asked about was sent.
         let sent = question(QuestionKind::UnknownOutcome, &choices);
         let abort = ways(&sent, Reach::Session).pop().unwrap().meaning;
         assert!(abort.contains("end this session; the call is not sent again, and"), "{abort}");
+    }
+
+    /// A number that is an option itself is that option, not the one that stands there in the list.
+    #[test]
+    fn an_option_is_meant_by_its_words_before_its_number() {
+        let asked = QuestionRecord {
+            detail: json!({"options": ["10", "1", "Red"]}),
+            ..question(QuestionKind::AskUser, &[Choice::Continue, Choice::Skip])
+        };
+        for (typed, meant) in [
+            ("1", Some("1")),
+            (" 10 ", Some("10")),
+            ("2", Some("1")),
+            ("3", Some("Red")),
+            ("red", Some("Red")),
+            ("0", None),
+            ("99", None),
+            ("rde", None),
+        ] {
+            assert_eq!(option_meant(&asked, typed), meant, "{typed}");
+        }
+        assert_eq!(option_meant(&question(QuestionKind::AskUser, &[]), "1"), None);
+    }
+
+    #[test]
+    fn a_sub_agent_is_named_with_the_run_that_continues_without_it() {
+        let top = ua_core::RunId::parse("run_top").unwrap();
+        let mut run = ua_evidence::testing::Story::new(r#"{"objective": "check the order"}"#).records.run;
+        assert_eq!(Whose::of(&run), Whose::Run);
+        ua_core::TASK_MODE.clone_into(&mut run.run_mode);
+        assert_eq!(Whose::of(&run), Whose::SubAgent);
+        let fact = sub_agent(&run.spec.objective, &top);
+        assert_eq!(fact.name, SUB_AGENT);
+        let said = "\"check the order\" of run run_top, which continues without it; to end everything: `ua runs cancel run_top`";
+        assert_eq!(fact.text, said);
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl ResumePacket {
                 .questions
                 .iter()
                 .filter(|q| q.status != QuestionStatus::Closed)
-                .map(QuestionLine::of)
+                .map(|question| QuestionLine::of_run(question, run))
                 .collect(),
             do_not_repeat: past_effects(records),
             recent_calls: recent_calls(records),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use ua_core::{CallId, QuestionId, Timestamp};
-use ua_store::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus};
+use ua_store::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, is_task};
 
 use ua_evidence::quote::{clean, cut};
 
@@ -38,6 +38,9 @@ pub struct QuestionLine {
     /// Of one that a tool asked on its connection: the commands once the process of that connection is gone.
     #[serde(skip)]
     once_left: Option<Vec<String>>,
+    /// Whether a sub-agent asks it.
+    #[serde(skip)]
+    is_of_sub_agent: bool,
 }
 
 /// A person's answer.
@@ -74,6 +77,7 @@ impl QuestionLine {
             closed_because: record.closed_because.as_deref().map(|why| cut(&clean(why), TEXT_LIMIT)),
             remark: None,
             once_left: record.waits_on_its_connection().then(|| commands(record, Reach::Nobody)),
+            is_of_sub_agent: false,
         }
     }
 
@@ -87,9 +91,21 @@ impl QuestionLine {
             && !is_session
             && let Some(commands) = self.once_left.take()
         {
-            (self.commands, self.remark) = (commands, Reach::Nobody.remark());
+            let reach = if self.is_of_sub_agent { Reach::NobodyInSubAgent } else { Reach::Nobody };
+            (self.commands, self.remark) = (commands, reach.remark());
         }
         self
+    }
+
+    /// The same of a run's question: what ends a sub-agent does not end the run above it, which is said beside the commands.
+    #[must_use]
+    pub fn of_run(record: &QuestionRecord, run: &RunRecord) -> Self {
+        let line = Self::of(record);
+        if !is_task(run) {
+            return line;
+        }
+        let remark = Reach::SubAgent.remark().filter(|_| record.status == QuestionStatus::Open);
+        Self { remark, is_of_sub_agent: true, ..line }
     }
 
     /// Whether a tool asked it on its connection, and waited there.

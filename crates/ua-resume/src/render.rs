@@ -185,7 +185,12 @@ pub fn write_question(page: &mut Page, question: &QuestionLine, before: &str) {
         Some(answer) => page.block(&answer_line(question.kind, answer)),
         None if question.commands.is_empty() => page.block(&closed_line(question)),
         None => {
-            page.block(question.remark.unwrap_or("Answer it with one of:"));
+            let ask = "Answer it with one of:";
+            match question.remark {
+                // Of what takes several answers it is said that it does.
+                Some(remark) if question.commands.len() > 1 => page.block(&format!("{remark} {ask}")),
+                remark => page.block(remark.unwrap_or(ask)),
+            }
             // A list and not one block: whoever copies a block runs all of it.
             for command in &question.commands {
                 page.item(&code(command, PLACE));

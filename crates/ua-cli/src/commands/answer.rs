@@ -10,7 +10,7 @@ use ua_core::{RunId, RunStatus, ShowPath as _};
 use ua_host::questions::Beside;
 use ua_host::standing::standings;
 use ua_host::{Database, Host, gateway, questions, tree};
-use ua_resume::answers::{chosen, words};
+use ua_resume::answers::{chosen, option_meant, options, words};
 use ua_store::{Answer, AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionsOf, RunQuery, Store as _};
 
 use super::summary::{FOREIGN, ids_of, question_text};
@@ -122,7 +122,7 @@ pub(crate) enum AnswerChoice {
     /// Do not run it, or leave it unresolved
     #[value(alias = "deny")]
     Skip,
-    /// End the run
+    /// End the run; at a sub-agent's question only the sub-agent
     Abort,
     /// Accept what a tool asks for, with --values
     Accept,
@@ -249,7 +249,8 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         for (nth, question) in open.iter().filter(|question| shown.insert(question.question_id.clone())).enumerate() {
             if args.json {
                 let reach = questions::reach(&store, question).await?;
-                let line = crate::output::json_line(&OpenQuestion::of(question, reach))?;
+                let top = tree::top(&store, &question.run_id).await?;
+                let line = crate::output::json_line(&OpenQuestion::of(question, reach).below(&top))?;
                 print_exactly(Shown::exact(&format!("{line}\n")))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
@@ -317,7 +318,8 @@ fn shown_question(question: &QuestionRecord, beside: &Beside, top: &RunId, full:
     let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
     let text = question_text(question, beside);
     let (heading, rest) = text.trim_start().split_once('\n').unwrap_or((text.trim_start(), ""));
-    let whose = if beside.reach.is_session() { "session" } else { "run" };
+    let whose = beside.reach.whose();
+    let whose = if of.is_empty() { whose } else { "run" };
     let text = format!("{heading} · {whose} {}{of}\n{rest}{arguments}", question.run_id);
     shortened(&text, &ids_of(question, top)).into_owned()
 }
@@ -392,7 +394,11 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
             return Err(HostError::usage(format!("question {} needs an answer", question.question_id)).hint(takes()));
         }
     };
-    let text = text.map(|text| proposed(&question, &text).unwrap_or(text));
+    let is_answer_in_words = question.kind == QuestionKind::AskUser && choice == Choice::Continue;
+    let meant = text.as_deref().filter(|_| is_answer_in_words).and_then(|text| option_meant(&question, text));
+    let own_words =
+        text.as_deref().filter(|_| is_answer_in_words && meant.is_none()).and_then(|text| own_words(&question, text));
+    let text = meant.map(str::to_owned).or(text);
     let store = host.home().open_from_anywhere()?;
     let mut then = questions::answer(host, &store, &question, Answer { choice, proof, text }).await?;
     if choice == Choice::Abort {
@@ -412,6 +418,9 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         _ => ua_resume::answers::word(question.kind, choice),
     };
     report(&question, Some(said))?;
+    if let Some(own_words) = own_words {
+        crate::output::tell(own_words);
+    }
     crate::output::tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
 }
@@ -433,23 +442,26 @@ fn understood(question: &QuestionRecord, typed: &str) -> Option<Typed> {
         return Some(Typed::Word(word));
     }
     let is_asked = question.kind == QuestionKind::AskUser;
-    let option = proposed(question, typed).or_else(|| {
-        let typed = typed.trim().to_lowercase();
-        options(question).find(|option| option.trim().to_lowercase() == typed).map(str::to_owned)
-    });
+    let option = option_meant(question, typed).map(str::to_owned);
     option.filter(|_| is_asked).map(Typed::Option).or(word.map(Typed::Word))
 }
 
-/// What the model proposes as answers.
-fn options(question: &QuestionRecord) -> impl Iterator<Item = &str> {
-    question.detail.get("options").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+/// That what was typed is none of the options that the model proposes: a mistyped one goes out as it is. `None` where there are none.
+fn own_words(question: &QuestionRecord, text: &str) -> Option<String> {
+    let options: Vec<String> = numbered(question).collect();
+    let (text, options) = (line(text, 60), options.join(", "));
+    (!options.is_empty())
+        .then(|| format!("note: {text:?} is none of the options {options}: the model gets it as your own words"))
+}
+
+/// The model's options, each behind its number.
+fn numbered(question: &QuestionRecord) -> impl Iterator<Item = String> {
+    (1..).zip(options(question)).map(|(number, option): (usize, _)| format!("{number} ({})", line(option, 60)))
 }
 
 /// What a question takes, options of the model first.
 fn it_takes(question: &QuestionRecord) -> String {
-    let options =
-        (1..).zip(options(question)).map(|(number, option): (usize, _)| format!("{number} ({})", line(option, 60)));
-    let takes: Vec<String> = options.chain([words(question)]).collect();
+    let takes: Vec<String> = numbered(question).chain([words(question)]).collect();
     format!("it takes {}", takes.join(", "))
 }
 
@@ -459,17 +471,6 @@ fn not_taken(question: &QuestionRecord, typed: &str) -> HostError {
     let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
     HostError::usage(format!("question {} does not take `{}`", question.question_id, line(typed, 60)))
         .hint(format!("{meant}{}", it_takes(question)))
-}
-
-/// The answer that the model proposed under this number.
-fn proposed(question: &QuestionRecord, typed: &str) -> Option<String> {
-    let options = question.detail.get("options").and_then(Value::as_array)?;
-    let number = typed.trim().parse::<usize>().ok()?;
-    // What is an answer itself is meant as it stands.
-    if options.iter().any(|option| option.as_str() == Some(typed.trim())) {
-        return None;
-    }
-    options.get(number.checked_sub(1)?)?.as_str().map(str::to_owned)
 }
 
 /// The word for an answer that is stored.

@@ -11,7 +11,7 @@ use ua_core::RunStatus;
 use ua_host::people::{Unfinished, WhichRun};
 use ua_host::questions::{Asked, Beside, Reach, WayToAnswer, chosen};
 use ua_host::{Host, questions};
-use ua_resume::answers::{ways, words};
+use ua_resume::answers::{Whose, option_meant, options, ways, words};
 use ua_resume::{NextStep, Standing};
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunStore as _, Store as _};
 
@@ -73,7 +73,7 @@ async fn ask_all_here(host: &Host, mut open: Vec<QuestionRecord>) -> Result<u8, 
         let mut objectives = Vec::with_capacity(open.len());
         for question in &open {
             let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-            objectives.push(run.spec.objective.clone());
+            objectives.push((Whose::of(&run) == Whose::SubAgent, run.spec.objective.clone()));
         }
         ua_host::home::close(store);
         let Some(question) = which(&open, &objectives).await? else {
@@ -125,12 +125,13 @@ pub(crate) async fn ask_here(host: &Host, question: &QuestionRecord) -> Result<u
 const WHOLE: usize = 10_000;
 
 /// A question in the list of those that are open: its id, which `ua answer` takes, what it asks, and what its run is for.
-fn in_a_list(question: &QuestionRecord, objective: &str) -> String {
+fn in_a_list(question: &QuestionRecord, is_of_sub_agent: bool, objective: &str) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
     // What stands below its first line are its answers or its arguments.
     let told = words_of(question);
     let first = told.trim().lines().next().unwrap_or_default();
-    format!("{id} · {} · run {run}: {}", line(first, 90), line(objective, 60))
+    let whose = if is_of_sub_agent { "sub-agent" } else { "run" };
+    format!("{id} · {} · {whose} {run}: {}", line(first, 90), line(objective, 60))
 }
 
 /// What whoever chooses none of the open questions is told.
@@ -140,12 +141,15 @@ fn left_unanswered(answered: usize, open: usize) -> String {
     format!("{done} {was} answered; {} {are} left open", ua_core::counted(open, "question"))
 }
 
-/// The question that somebody chooses among those that are open; `objectives` are those of their runs.
-async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<QuestionRecord>, HostError> {
+/// The question that somebody chooses among those that are open; `objectives` are those of their runs, and whether each is a sub-agent's.
+async fn which(open: &[QuestionRecord], objectives: &[(bool, String)]) -> Result<Option<QuestionRecord>, HostError> {
     if let [only] = open {
         return Ok(Some(only.clone()));
     }
-    let about = open.iter().zip(objectives).map(|(question, objective)| in_a_list(question, objective));
+    let about = open
+        .iter()
+        .zip(objectives)
+        .map(|(question, (is_of_sub_agent, objective))| in_a_list(question, *is_of_sub_agent, objective));
     let offers: Vec<Offer> =
         (1..).zip(about).map(|(number, meaning): (usize, _)| Offer { word: number.to_string(), meaning }).collect();
     let mut ask = format!(
@@ -220,8 +224,8 @@ pub(crate) async fn which_run(unfinished: &Unfinished<'_>) -> Result<WhichRun, H
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
     Choose(WayToAnswer),
-    /// One of the answers that the model proposed, by its number.
-    Say(usize, String),
+    /// One of the answers that the model proposed, and what is typed for it: its number, unless another one reads like that.
+    Say(String, String),
     /// An answer to the model that was typed where a key was asked for.
     Typed(String),
     Later,
@@ -233,7 +237,7 @@ impl Item {
         match self {
             Self::Choose(way) if way.word == "text" => "words".to_owned(),
             Self::Choose(way) => way.word.to_owned(),
-            Self::Say(number, _) => number.to_string(),
+            Self::Say(word, _) => word.clone(),
             Self::Typed(text) => text.clone(),
             Self::Later => "later".to_owned(),
         }
@@ -287,23 +291,24 @@ fn left_open(question: &QuestionRecord, beside: &Beside) -> Left {
     let (what, back, signal) = match beside.reach {
         // Nobody resumes it.
         Reach::Session | Reach::EndedSession => (open, again, AtSignal::Waits),
-        Reach::Nobody => (
+        Reach::Nobody | Reach::NobodyInSubAgent => (
             open,
             format!("{resume}: that decides about the call, and the tool asks again if the call is made again"),
             AtSignal::Waits,
         ),
-        Reach::Run if question.waits_on_its_connection() && beside.drives => (
+        Reach::Run | Reach::SubAgent if question.waits_on_its_connection() && beside.drives => (
             "nothing was answered; the tool is told that no decision was made, and the run stops".to_owned(),
             format!("{resume}: that continues with what the tool made of it; it asks again only in another call"),
             AtSignal::Stops,
         ),
-        Reach::Run if question.waits_on_its_connection() => (
+        Reach::Run | Reach::SubAgent if question.waits_on_its_connection() => (
             format!("{open}, and a tool waits for it"),
             format!("{again}; its request is declined if nobody answers in time"),
             AtSignal::Waits,
         ),
-        Reach::Run => {
-            (format!("{open}, and run {run} waits for it"), format!("{again}, then {resume}"), AtSignal::Waits)
+        Reach::Run | Reach::SubAgent => {
+            let whose = beside.reach.whose();
+            (format!("{open}, and {whose} {run} waits for it"), format!("{again}, then {resume}"), AtSignal::Waits)
         }
     };
     Left { what, back, signal }
@@ -312,7 +317,7 @@ fn left_open(question: &QuestionRecord, beside: &Beside) -> Left {
 /// The question and what is known about it, as they stand above the answers.
 fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
-    let of = if beside.reach.is_session() { "session" } else { "run" };
+    let of = beside.reach.whose();
     let mut text = format!("\nQuestion {id} · {of} {run}\n");
     let room = crate::terminal::err_width();
     let is_ask = question.kind == QuestionKind::AskUser;
@@ -357,9 +362,11 @@ async fn choose(
     );
     loop {
         let Some(typed) = ask_line(&ask, left).await? else { return Ok(None) };
+        let option = || proposed(question, menu, &typed);
         match pick(&typed, &words) {
             Picked::One(at) => return Ok(menu.get(at).cloned()),
             Picked::Nothing => return Ok(None),
+            Picked::Unclear(_) if option().is_some() => return Ok(option()),
             Picked::Unclear(_) if question.kind == QuestionKind::AskUser => return Ok(Some(Item::Typed(typed))),
             Picked::Unclear(why) => match meant_by_older_word(question, menu, &typed) {
                 Some(item) => return Ok(Some(item)),
@@ -367,6 +374,12 @@ async fn choose(
             },
         }
     }
+}
+
+/// The option of the model's that was typed where a key was asked for, by the rule of `ua answer`.
+fn proposed(question: &QuestionRecord, menu: &[Item], typed: &str) -> Option<Item> {
+    let meant = option_meant(question, typed)?;
+    menu.iter().find(|item| matches!(item, Item::Say(_, option) if option == meant)).cloned()
 }
 
 /// What an older word stands for that `ua answer` takes (`deny`), among what this question offers.
@@ -400,6 +413,9 @@ async fn details(
         QuestionRecord::CANCEL => answer.text = Some(QuestionRecord::CANCEL.to_owned()),
         "text" => {
             answer.text = words("Your answer: ").await?;
+            if let Some(option) = answer.text.as_deref().and_then(|typed| option_meant(question, typed)) {
+                answer.text = Some(option.to_owned());
+            }
             if answer.text.is_none() {
                 return Ok(Err("nothing was typed".to_owned()));
             }
@@ -424,6 +440,7 @@ async fn details(
 fn is_meant(question: &QuestionRecord, way: &WayToAnswer, reach: Reach) -> Option<&'static str> {
     match way.word {
         "abort" if reach.is_session() => Some("End this session?"),
+        "abort" if reach.is_sub_agent() => Some("End this sub-agent only? The run above it continues."),
         "abort" => Some("End the run?"),
         "approve" => Some("Let it run?"),
         "happened" if question.kind == QuestionKind::NearDuplicate => {
@@ -453,8 +470,12 @@ fn is_yes_or_no(typed: &str) -> bool {
 }
 
 fn menu(question: &QuestionRecord, reach: Reach) -> Vec<Item> {
-    let options = question.detail.get("options").and_then(Value::as_array).into_iter().flatten();
-    let options = (1..).zip(options.filter_map(Value::as_str)).map(|(number, text)| Item::Say(number, text.to_owned()));
+    // What is typed is an option before it is a number.
+    let word = |number: usize, text: &str| {
+        let number = number.to_string();
+        if option_meant(question, &number) == Some(text) { number } else { line(text, 100) }
+    };
+    let options = (1..).zip(options(question)).map(|(number, text)| Item::Say(word(number, text), text.to_owned()));
     let mut menu: Vec<Item> = options.chain(ways(question, reach).into_iter().map(Item::Choose)).collect();
     menu.push(Item::Later);
     menu
@@ -463,7 +484,6 @@ fn menu(question: &QuestionRecord, reach: Reach) -> Vec<Item> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_host::questions::Whose;
     use ua_store::QuestionStatus;
 
     use super::*;
@@ -496,9 +516,38 @@ mod tests {
         let asked = question(QuestionKind::AskUser, vec![Choice::Continue, Choice::Skip], options);
         assert_eq!(words_of(&asked), ["1", "2", "words", "skip", "later"]);
         assert_eq!(menu(&asked, Reach::Run)[0].meaning(), "red\\u{1b}[2J");
+        // A number that is an option itself stands for that: the first one is not offered by its number.
+        let numbers = QuestionRecord { detail: json!({"options": ["10", "1", "red"]}), ..asked };
+        assert_eq!(words_of(&numbers), ["10", "2", "3", "words", "skip", "later"]);
+        let all = menu(&numbers, Reach::Run);
+        for (typed, meant) in [("1", Some("1")), ("RED", Some("red")), ("99", None)] {
+            let option = proposed(&numbers, &all, typed).map(|item| item.meaning());
+            assert_eq!(option.as_deref(), meant, "{typed}");
+        }
         let choices = vec![Choice::Continue, Choice::Skip, Choice::Abort];
         let elicited = question(QuestionKind::Elicitation, choices, Value::Null);
         assert_eq!(words_of(&elicited), ["accept", "decline", "cancel", "abort", "later"]);
+    }
+
+    #[test]
+    fn whoever_ends_a_sub_agent_is_told_before_that_its_run_continues() {
+        let choices = vec![Choice::Execute, Choice::Skip, Choice::Abort];
+        let approval = question(QuestionKind::Approval, choices, Value::Null);
+        for (reach, ask, heading) in [
+            (Reach::Run, "End the run?", "Question q_1 · run run_1\n"),
+            (
+                Reach::SubAgent,
+                "End this sub-agent only? The run above it continues.",
+                "Question q_1 · sub-agent run_1\n",
+            ),
+        ] {
+            let abort = ways(&approval, reach).pop().unwrap();
+            assert_eq!(is_meant(&approval, &abort, reach), Some(ask));
+            assert_eq!(abort.meaning.contains("sub-agent"), reach.is_sub_agent(), "{}", abort.meaning);
+            let shown = shown(&approval, &Beside { reach, ..Beside::default() });
+            assert!(shown.contains(heading), "{shown}");
+            assert_eq!(shown.contains("`ua runs cancel`"), reach.is_sub_agent(), "{shown}");
+        }
     }
 
     #[test]
@@ -515,9 +564,10 @@ mod tests {
     #[test]
     fn a_question_in_a_list_has_its_own_id_and_what_its_run_is_for() {
         let approval = question(QuestionKind::Approval, vec![Choice::Skip], Value::Null);
-        assert_eq!(in_a_list(&approval, "Post the minutes"), "q_1 · t · run run_1: Post the minutes");
+        assert_eq!(in_a_list(&approval, false, "Post the minutes"), "q_1 · t · run run_1: Post the minutes");
+        assert_eq!(in_a_list(&approval, true, "Check it"), "q_1 · t · sub-agent run_1: Check it");
         let asked = QuestionRecord { text: "Which colour?\n  1. red\n  2. blue".into(), ..approval };
-        assert_eq!(in_a_list(&asked, "Paint"), "q_1 · Which colour? · run run_1: Paint");
+        assert_eq!(in_a_list(&asked, false, "Paint"), "q_1 · Which colour? · run run_1: Paint");
     }
 
     #[test]
@@ -562,11 +612,15 @@ mod tests {
     #[test]
     fn whoever_leaves_a_question_is_told_what_the_signal_does_to_it() {
         for kind in QuestionKind::ALL {
-            for (is_live, is_session, is_driven, drives) in
-                (0..16).map(|bits: u8| (bits & 1 == 0, bits & 2 == 0, bits & 4 == 0, bits & 8 == 0))
+            for (is_live, is_session, is_driven, drives, is_task) in
+                (0..32).map(|bits: u8| (bits & 1 == 0, bits & 2 == 0, bits & 4 == 0, bits & 8 == 0, bits & 16 == 0))
             {
                 let asked = question(kind, Vec::new(), json!({"is_live": is_live}));
-                let whose = if is_session { Whose::Session } else { Whose::Run };
+                let whose = match (is_session, is_task) {
+                    (true, _) => Whose::Session,
+                    (false, true) => Whose::SubAgent,
+                    (false, false) => Whose::Run,
+                };
                 let reach = Reach::of(&asked, whose, is_driven);
                 let resume = "`ua resume run_1`".to_owned();
                 let left = left_open(&asked, &Beside { reach, drives, resume, ..Beside::default() });

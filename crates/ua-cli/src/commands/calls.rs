@@ -138,7 +138,7 @@ pub struct ResolveArgs {
     /// Leave it unresolved; the model is told that the outcome is unknown
     #[arg(long, group = "choice")]
     pub skip: bool,
-    /// End the run
+    /// End the run; of a sub-agent's call only the sub-agent
     #[arg(long, group = "choice")]
     pub abort: bool,
     /// Correct the record: what became of the call, whatever is recorded

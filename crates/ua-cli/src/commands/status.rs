@@ -315,8 +315,12 @@ fn summary(found: &StatusShown) -> String {
         // Of a question whose process is gone the text says what was so when it was asked.
         let remark = question.remark.map_or_else(String::new, |remark| format!("\n  {remark}"));
         let takes = question.words.join(", ");
+        let whose = match &question.sub_agent_of {
+            Some(top) => format!("run {}, asked by its sub-agent", short(top)),
+            None => "run".to_owned(),
+        };
         out.push_str(&format!(
-            "\nQuestion {} of run {}\n  {text}{remark}\n  `ua answer {}` takes {takes}\n",
+            "\nQuestion {} of {whose} {}\n  {text}{remark}\n  `ua answer {}` takes {takes}\n",
             short(id),
             short(run),
             short(id)

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use ua_core::{CallStatus, QuestionId, RunStatus, ShortNames, ShowPath as _};
+use ua_core::{CallStatus, QuestionId, RunId, RunStatus, ShortNames, ShowPath as _};
 use ua_runner::{UsageSummary, Workspace};
 use ua_store::{QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, RunRecord, RunRecords};
 
 use ua_host::questions::{KnownFact, OLDER_COPY, WHAT_HELPS, what_helps};
 use ua_host::servers::BUILTIN;
-use ua_resume::answers::{Beside, Reach, Whose, known, read_by, ways};
+use ua_resume::answers::{Beside, Reach, SUB_AGENT, Whose, known, read_by, sub_agent, ways};
 use ua_resume::{AroundRun, NextStep, Standing, call_standing};
 
 use crate::error::HostError;
@@ -75,7 +75,7 @@ fn ended(records: &RunRecords, fork: Option<ForkShown>) -> RunEnded {
         final_artifact: run.final_artifact_ref.as_ref().map(|artifact| workspace.join(artifact)),
         workspace_dir: run.workspace_dir.clone(),
         completion_file: workspace.join(format!("{}.json", Workspace::completion_name(&run.run_id))),
-        questions: records.questions.iter().filter(is_open).map(|q| OpenQuestion::of(q, reach(run, q))).collect(),
+        questions: records.questions.iter().filter(is_open).map(|q| open_question(run, q)).collect(),
         usage: UsageSummary::of(records),
         turn_index: run.turn_index,
         root_run_id: run.root_run_id.clone(),
@@ -157,9 +157,16 @@ fn if_missing(path: &Path) -> &'static str {
     if ua_host::paths::is_missing(path) { " (not there any more)" } else { "" }
 }
 
+/// A question of a run, or of its sub-agents.
+fn open_question(run: &RunRecord, question: &QuestionRecord) -> OpenQuestion {
+    let top = if question.run_id == run.run_id { ua_store::works_for(run).unwrap_or(&run.run_id) } else { &run.run_id };
+    OpenQuestion::of(question, reach(run, question)).below(top)
+}
+
 /// Whom an answer to a question of a run, or of its sub-agents, reaches.
 fn reach(run: &RunRecord, question: &QuestionRecord) -> Reach {
-    Reach::of(question, Whose::of(run), ua_runner::may_be_driven(run))
+    let whose = if question.run_id == run.run_id { Whose::of(run) } else { Whose::SubAgent };
+    Reach::of(question, whose, ua_runner::may_be_driven(run))
 }
 
 /// The questions of a run that are open, and how each is answered.
@@ -182,10 +189,24 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
             known.extend(what_helps(&records.run, question));
             known.extend(read_by(question, &records.calls));
         }
+        if let Some((objective, top)) = of_which_sub_agent(records, question) {
+            known.insert(0, sub_agent(objective, top));
+        }
         let beside = Beside { known, reach, ..Beside::default() };
         out.push_str(&shortened(&question_text(question, &beside), &ids_of(question, &records.run.run_id)));
     }
     out
+}
+
+/// What the sub-agent is about that asks, and the run that it works for; `None` for a question of the run at the top.
+fn of_which_sub_agent<'r>(records: &'r RunRecords, question: &QuestionRecord) -> Option<(&'r str, &'r RunId)> {
+    let run = &records.run;
+    if question.run_id == run.run_id {
+        return ua_store::works_for(run).map(|above| (run.spec.objective.as_str(), above));
+    }
+    let mut all = records.lineage.sub_agents.iter();
+    let asks = all.find(|child| child.run_id == question.run_id)?;
+    Some((asks.description.as_str(), &run.run_id))
 }
 
 /// The line that says how a run stands, and the reason, which stands below it wherever a run is shown: it may be long, may have lines of its
@@ -317,7 +338,7 @@ pub(crate) fn known_lines(known: &[KnownFact], room: Option<usize>) -> String {
         // Others are words of the model, or of a tool.
         let text = match fact.name {
             "sent" => Cow::Owned(in_sentence(&by_the_wall(&fact.text)).into_owned()),
-            WHAT_HELPS | OLDER_COPY => in_sentence(&fact.text),
+            WHAT_HELPS | OLDER_COPY | SUB_AGENT => in_sentence(&fact.text),
             _ => Cow::Borrowed(fact.text.as_str()),
         };
         lines + &format!("  {:<11} {}\n", fact.name, foreign_to(&field(&text, 400), 14, room))

@@ -79,7 +79,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             .map(request).collect::<Vec<_>>(),
         "calls": shown.calls.iter().map(|call| index.call(export, call, limit)).collect::<Vec<_>>(),
         "questions": records.questions.iter().map(|record| {
-            let mut question = json!(QuestionLine::of(record).standing(&export.standing).naming(export.commands));
+            let mut question = json!(QuestionLine::of_run(record, &records.run).standing(&export.standing).naming(export.commands));
             if record.status == QuestionStatus::Open {
                 question["ways"] = json!(ways(export, record));
                 question["known"] = json!(known(export, record));
