@@ -37,6 +37,7 @@ fn a_made_project_is_checked_and_runs_offline() {
     assert_eq!(env.notifications().len(), 1);
     // What is no folder is named as that.
     env.run_bare(&["init", "mills/job.json"]).refused(2, &["mills/job.json is a file, not a folder"]);
+    env.run_bare(&["init", "/proc/x"]).refused(74, &["cannot make the folder /proc/x: no folders can be made there"]);
     let file = env.write("work/no-folder", "x");
     env.run_bare(&["job", "mills/job.json", "--root", &file]).refused(74, &["no-folder", "--root"]);
 }
@@ -73,6 +74,7 @@ fn a_check_says_what_a_start_would_say_and_starts_nothing() {
         "mcp__forum__post_comment",
         // What would stop a run that nobody watches.
         "Asked if lost  mcp__forum__post_comment: ",
+        "Needs approval mcp__forum__post_comment: the run waits before each such call",
     ]);
     // What asks at every call, once a read has brought both into the run, and what lifts that.
     let mixed = r#"

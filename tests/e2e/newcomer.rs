@@ -178,6 +178,25 @@ fn a_job_that_is_queued_is_not_queued_again_unless_it_is_asked_for() {
     env.run(&["submit", &job, "--new", "--job-key", "k"]).code(2);
 }
 
+/// There is one run of a key, so the word for another one is refused and not taken for nothing.
+#[test]
+fn a_new_run_of_a_job_whose_key_is_queued_is_refused() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}, "job_key": "report-1"}), &json!([{"text": "Done."}]));
+    env.run(&["submit", &job, "--run-id", "r"]).code(0);
+    let told = ["run r has the job key \"report-1\"", "`--new` queues no second run of a key", "`ua runs show r`"];
+    for more in [&["--new"][..], &["--new", "--run-after", "2099-01-01T00:00:00Z"]] {
+        env.run(&[&["submit", &job][..], more].concat()).refused(2, &told).says(&["nothing was queued"]);
+    }
+    let refused = env.run(&["submit", &job, "--new", "--json"]).code(2);
+    let said: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!((&said["error"]["kind"], &said["error"]["run_id"]), (&json!("job_key_taken"), &json!("r")));
+    // Without the word it is the run that is there, and under another key another one.
+    env.run(&["submit", &job]).code(0).says(&["already in the queue"]);
+    env.run(&["submit", &job, "--job-key", "report-2"]).code(0);
+    assert_eq!(env.rows("SELECT run_id FROM runs").len(), 2);
+}
+
 /// A queue is made by naming it, so a misspelt one is told of.
 #[test]
 fn a_queue_that_nobody_serves_is_told_with_the_nearest_name() {

@@ -101,6 +101,10 @@ fn a_model_without_a_price_has_tokens_and_an_unknown_cost() {
     let hint = "what scripted of anthropic costs is not counted: there is no price table";
     let command = "ua models show scripted --provider anthropic";
     env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(0).says(&[hint, command]);
+    // The place that counts is the one that is named, also where there is nothing yet.
+    let elsewhere = env.arg("own-config");
+    let shown = env.start_with(("XDG_CONFIG_HOME", elsewhere.as_str()), &["models", "show", "foo"]).wait().code(0);
+    shown.shows(&[&format!("{elsewhere}/ua/pricing.toml has no price for it")]);
     assert_eq!(env.rows("SELECT status, input_tokens, cost_nanos, price_json FROM usage ORDER BY request_id").len(), 2);
     assert_eq!(env.value("SELECT count(*) FROM usage WHERE cost_nanos IS NULL AND price_json IS NULL"), "2");
     env.run(&["runs", "show", "r"])

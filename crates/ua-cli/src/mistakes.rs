@@ -170,7 +170,10 @@ pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostEr
         if !option.starts_with('-') {
             return misspelt_below(&option, words);
         }
-        let (command, hint) = stray::meant_by_option(&option, words)?;
+        // What was typed with a slip is first of all an option of the command itself.
+        let own = text(ContextKind::SuggestedArg).filter(|own| stray::is_close(&option, own));
+        let by_slip = || own.is_none().then(|| stray::meant_by_slip(&option, words)).flatten();
+        let (command, hint) = stray::meant_by_option(&option, words).or_else(by_slip)?;
         return Some(
             HostError::usage(format!("`ua {command}` has no option `{}`", output::line(&option, 60)))
                 .hint(format!("{hint}; `ua {command} --help` lists its options")),

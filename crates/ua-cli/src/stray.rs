@@ -175,10 +175,23 @@ fn is_of(command: &str, hint: &str) -> bool {
 
 /// What an option of another program is here: the command that it was typed behind, and what does it.
 pub(crate) fn meant_by_option(option: &str, words: &[String]) -> Option<(String, &'static str)> {
+    done_by(option, words, |options| options.contains(&option))
+}
+
+/// The same of one that was typed with a slip (`--max-tool-call`). A short one may be anything.
+pub(crate) fn meant_by_slip(option: &str, words: &[String]) -> Option<(String, &'static str)> {
+    let is_long = option.starts_with("--") && option.len() > "--once".len();
+    if !is_long {
+        return None;
+    }
+    done_by(option, words, |options| slipped(option, options.iter().copied()).is_some())
+}
+
+fn done_by(option: &str, words: &[String], is_meant: impl Fn(&[&str]) -> bool) -> Option<(String, &'static str)> {
     let before: Vec<String> = words.iter().take_while(|word| !word.starts_with(option)).cloned().collect();
     let command = command_of(&before);
     let is_here = |of: &&(&[&str], &[&str], &str)| {
-        of.0.contains(&option) && (of.1.is_empty() || of.1.contains(&command.as_str())) && is_of(&command, of.2)
+        is_meant(of.0) && (of.1.is_empty() || of.1.contains(&command.as_str())) && is_of(&command, of.2)
     };
     let (.., hint) = OPTIONS.iter().find(is_here)?;
     (!command.is_empty()).then(|| (command.clone(), *hint))
@@ -292,6 +305,15 @@ mod tests {
         assert!(meant("init --force", "--force").unwrap().contains("another folder"));
         assert_eq!(meant("resume last --nothing-like-it", "--nothing-like-it"), None);
         assert_eq!(meant("--format json", "--format"), None, "behind no command");
+        // With a slip of the finger it is the same option.
+        let slip = |line: &str, option: &str| meant_by_slip(option, &words(line)).map(|(_, hint)| hint);
+        for option in ["--max-tool-call", "--max-trun", "--max-turnss", "--max-tokns"] {
+            let hint = slip(&format!("job x.json {option} 3"), option);
+            let is_told = hint.is_some_and(|hint| hint.starts_with("budgets are set in the job file"));
+            assert_eq!(is_told, option != "--max-trun", "{option}: {hint:?}");
+        }
+        assert_eq!(slip("job x.json --ad", "--ad"), None, "too short to tell");
+        assert_eq!(slip("resume last --max-tool-call 3", "--max-tool-call"), None, "it has the option itself");
     }
 
     #[test]

@@ -61,6 +61,9 @@ const BESIDE: f64 = 0.001;
 /// assert_eq!(ua_core::nearest("write_local_fil", ["mcp__ua__write_local_file"]), Some("mcp__ua__write_local_file"));
 /// assert_eq!(ua_core::nearest("weather", ["job", "runs"]), None);
 /// assert_eq!(ua_core::nearest("mcp__forum__post_comment", ["mcp__ua__list_directory"]), None);
+/// // Nor is a tool like another one because both are of one server.
+/// assert_eq!(ua_core::nearest("mcp__shop__nosuch", ["mcp__shop__die_now", "mcp__shop__slow_order"]), None);
+/// assert_eq!(ua_core::nearest("mcp__shop__die_nwo", ["mcp__shop__die_now", "mcp__shop__slow_order"]), Some("mcp__shop__die_now"));
 /// ```
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
@@ -78,7 +81,11 @@ pub fn slips(word: &str, name: &str) -> usize {
 pub fn likeness(word: &str, name: &str) -> f64 {
     // What every tool's long name begins with makes none of them like another.
     let (word, name) = match (word.strip_prefix(LONG), name.strip_prefix(LONG)) {
-        (Some(word), Some(name)) => (word, name),
+        (Some(word), Some(name)) => match (word.split_once("__"), name.split_once("__")) {
+            // Nor does the server that both are of: it is the tool that was meant.
+            (Some((of, tool)), Some((server, other))) if of == server => return likeness(tool, other),
+            _ => (word, name),
+        },
         _ => (word, name),
     };
     // Of short words one slip changes much of what is measured below, and is a slip all the same.

@@ -84,6 +84,11 @@ impl Names {
         }
         if is_pattern(word) { None } else { ua_core::nearest(word, names()).map(str::to_owned) }
     }
+
+    /// The kind of effect that is most like a word, where nothing else may stand: the name of a tool would be refused there.
+    fn nearest_kind(&self, word: &str) -> Option<String> {
+        ua_core::nearest(word, self.kinds.iter().map(String::as_str)).map(str::to_owned)
+    }
 }
 
 /// A word as a pattern; a wrong one is refused elsewhere.
@@ -212,7 +217,7 @@ pub fn selections(spec: &RunSpec, tools: &[Offered], own: &[&str]) -> Vec<Select
         let has_kind = |policy: &CallPolicy| policy.effect_kind.as_ref().is_some_and(|own| own.as_str() == kind);
         let with_it = tools.iter().filter(|(_, policy)| has_kind(policy)).map(|(spec, _)| spec.name.raw.clone());
         let is_known = names.kinds.contains(&kind);
-        let nearest = if is_known { None } else { names.nearest(&kind, &[]) };
+        let nearest = if is_known { None } else { names.nearest_kind(&kind) };
         found.push(Selection { field: CONDITIONS, tools: with_it.collect(), word: kind, is_known, nearest });
     }
     found

@@ -265,6 +265,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             return Ok(Found::Done(store, done, changed));
         }
         Fate::Taken(earlier) => {
+            refuse_new_of_a_taken_key(request, &earlier)?;
             refuse_key_of_another(request, &earlier, &spec)?;
             return Ok(Found::Taken(store, earlier));
         }
@@ -401,6 +402,7 @@ async fn store_new(
         Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
             match holder(&store, key.as_deref()).await? {
                 Some(holder) => {
+                    refuse_new_of_a_taken_key(request, &holder)?;
                     refuse_key_of_another(request, &holder, &spec)?;
                     Ok(Found::Taken(store, holder))
                 }
@@ -562,6 +564,27 @@ fn new_of_a_done_key(done: &RunRecord) -> HostError {
     .field("job_key", key)
     .field("run_id", id)
     .field("status", done.status)
+}
+
+/// Refuses to queue a new run of a job whose key another run has: that one would stay the only one, and look like a second. `ua job`
+/// refuses every key that is taken.
+fn refuse_new_of_a_taken_key(request: &JobRequest, holder: &RunRecord) -> Result<(), HostError> {
+    // A key that was given beside the word, as by a library, says itself which run is meant.
+    if !request.for_queue || !request.new || request.job_key.is_some() {
+        return Ok(());
+    }
+    let (id, key) = (&holder.run_id, holder.job_key.as_deref().unwrap_or_default());
+    Err(HostError::usage(format!(
+        "run {id} has the job key {key:?}, and `--new` queues no second run of a key: it is a promise that the job is done once"
+    ))
+    .hint(format!(
+        "`ua runs show {id}` shows that run; `--job-key KEY` in the place of `--new` queues another one under a key of its own; nothing \
+         was queued"
+    ))
+    .field("kind", "job_key_taken")
+    .field("job_key", key)
+    .field("run_id", id)
+    .field("status", holder.status))
 }
 
 /// The word that stands for the newest run wherever a run is named.

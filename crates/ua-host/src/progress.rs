@@ -97,13 +97,7 @@ impl Progress {
     fn line_for(&self, signal: &RunEvent) -> Option<String> {
         match signal {
             RunEvent::Resuming { turn_index, in_flight, unsent } => {
-                let in_flight = match (*in_flight, *unsent) {
-                    (0, 0) => "no call in flight".to_owned(),
-                    (0, unsent) => format!("{} not sent yet", ua_core::counted(unsent, "call")),
-                    (sent, 0) => format!("{} in flight", ua_core::counted(sent, "call")),
-                    (sent, unsent) => format!("{} in flight, {unsent} not sent yet", ua_core::counted(sent, "call")),
-                };
-                Some(format!("resuming {}, {in_flight}", ua_resume::after_turn(*turn_index)))
+                Some(resuming_in_words(*turn_index, *in_flight, *unsent))
             }
             RunEvent::Accepted { changes, .. } => {
                 let texts: Vec<String> = ua_runner::changes_in_words(changes).collect();
@@ -458,6 +452,22 @@ fn refused(call: &CallRecord) -> String {
     format!(": {}", line(why, 240))
 }
 
+/// Where a run is resumed that has committed so many turns, and what of the next one is open.
+fn resuming_in_words(committed: u32, in_flight: usize, unsent: usize) -> String {
+    let place = match in_flight + unsent {
+        0 => ua_resume::after_turn(committed),
+        // Calls are open in the turn that is not committed.
+        _ => format!("in turn {}", committed + 1),
+    };
+    let open = match (in_flight, unsent) {
+        (0, 0) => "no call in flight".to_owned(),
+        (0, unsent) => format!("{} not sent yet", ua_core::counted(unsent, "call")),
+        (sent, 0) => format!("{} in flight", ua_core::counted(sent, "call")),
+        (sent, unsent) => format!("{} in flight, {unsent} not sent yet", ua_core::counted(sent, "call")),
+    };
+    format!("resuming {place}, {open}")
+}
+
 fn event_for(signal: &RunEvent) -> Option<Value> {
     let call_event = |event: &str, call: &CallRecord| {
         json!({
@@ -667,6 +677,20 @@ mod tests {
         assert_eq!(sent(None).took(at(3)), " in 3.0 s");
         assert_eq!(sent(Some(at(4))).took(at(5)), " in 4.0 s");
         assert_eq!(sent(Some(at(4))).took(at(606)), " in 4.0 s, stored 10 min later");
+    }
+
+    #[test]
+    fn an_open_call_is_told_with_the_turn_that_it_is_of() {
+        for (committed, in_flight, unsent, told) in [
+            (0, 0, 0, "resuming in turn 1, no call in flight"),
+            (0, 1, 0, "resuming in turn 1, 1 call in flight"),
+            (2, 0, 0, "resuming after turn 2, no call in flight"),
+            (2, 1, 0, "resuming in turn 3, 1 call in flight"),
+            (2, 0, 2, "resuming in turn 3, 2 calls not sent yet"),
+            (2, 1, 2, "resuming in turn 3, 1 call in flight, 2 not sent yet"),
+        ] {
+            assert_eq!(resuming_in_words(committed, in_flight, unsent), told);
+        }
     }
 
     #[test]

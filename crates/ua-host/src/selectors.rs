@@ -419,6 +419,11 @@ mod tests {
         assert_eq!(found(forbidden("emial.*")), [some("emial.*", "email.*")]);
         assert_eq!(found(ask("psot_*")), [some("psot_*", "post_*")]);
         assert_eq!(found(json!({"stop_conditions": [{"effect": "emial.send"}]})), [some("emial.send", "email.send")]);
+        // Where only an effect may stand, the tool that it is most like is none that could be written.
+        let forbidden_tool = found(forbidden("post.comment"));
+        assert_eq!(forbidden_tool, [some("post.comment", "post_comment")]);
+        let waited_for = found(json!({"stop_conditions": [{"effect": "post.comment"}]}));
+        assert_eq!(waited_for, [("post.comment".to_owned(), None)]);
     }
 
     #[cfg(feature = "toolserver")]

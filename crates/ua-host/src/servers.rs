@@ -154,17 +154,22 @@ fn learn_of(host: &Host, servers: &[ServerSpec]) -> Result<(), HostError> {
 /// How long tools are listed before somebody is told what is waited for.
 pub(crate) const SLOW_START: Duration = Duration::from_secs(2);
 
+/// How long a tool server may take to start where nobody says, as in [`McpConfig`].
+const USUAL_START: Duration = Duration::from_secs(30);
+
 /// The names of servers, as people are shown them.
 pub fn names(servers: &[ServerSpec]) -> Vec<String> {
     servers.iter().map(|server| format!("`{}`", line(&server.name, 40))).collect()
 }
 
-/// What is waited for when tool servers take long to start.
-pub(crate) fn still_starting(names: &[String]) -> String {
+/// What is waited for when tool servers take long to start, and for how long.
+pub(crate) fn still_starting(settings: &Settings, names: &[String]) -> String {
+    // One that cannot be used is refused where the servers are started.
+    let limit = start_timeout(settings).ok().flatten().unwrap_or(USUAL_START);
     // Those that a person chose are named: the own one is there in each run.
     let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| *name != "`ua`").collect();
     let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    format!("still starting: each of the tool servers has 30 s to answer{of}")
+    format!("still starting: each of the tool servers has {} to answer{of}", ua_core::span_in_words(limit))
 }
 
 /// What helps against a tool server that cannot be used, as a hint.
@@ -205,7 +210,7 @@ pub async fn list(
     let mut listing = transport.list();
     tokio::select! {
         found = &mut listing => return found,
-        () = host.env().clock.sleep(SLOW_START) => tell(&still_starting(names)),
+        () = host.env().clock.sleep(SLOW_START) => tell(&still_starting(host.settings(), names)),
     }
     listing.await
 }
@@ -278,14 +283,18 @@ mod tests {
 
     #[test]
     fn how_long_a_server_may_take_to_start_is_a_setting() {
-        let limit = |value: Option<&str>| {
+        let settings = |value: Option<&str>| {
             let variables = value.map(|value| ("UA_SERVER_START_TIMEOUT".to_owned(), value.to_owned()));
-            start_timeout(&Settings::read(Process {
-                variables: variables.into_iter().collect(),
-                folder: None,
-                program: None,
-            }))
+            Settings::read(Process { variables: variables.into_iter().collect(), folder: None, program: None })
         };
+        let limit = |value: Option<&str>| start_timeout(&settings(value));
+        // Whoever waits is told the time that counts.
+        for (value, told) in
+            [(None, "has 30 s"), (Some("4"), "has 4 s"), (Some("600"), "has 10 min"), (Some("0"), "has 30 s")]
+        {
+            let said = still_starting(&settings(value), &["`ua`".to_owned(), "`shop`".to_owned()]);
+            assert!(said.contains(told) && said.ends_with("to answer (`shop`)"), "{value:?}: {said}");
+        }
         assert_eq!(limit(None).unwrap(), None);
         assert_eq!(limit(Some("120")).unwrap(), Some(Duration::from_mins(2)));
         let why = limit(Some("0")).unwrap_err();

@@ -237,7 +237,13 @@ impl Settings {
 
     /// That others may change what is believed because it is in the user's state folder: which servers are trusted, which roots are this user's.
     fn state_of_others(&self) -> Option<HostError> {
-        let state = crate::roots::state_folder(self).filter(|state| state.is_dir())?;
+        let state = crate::roots::state_folder(self)?;
+        // A first start makes it, and every command after that looks at what it is in: what they would refuse is said before anything is
+        // sent. Where it cannot be made, nothing is ever believed because it is in there.
+        if !state.is_dir() {
+            let there = state.ancestors().find(|folder| folder.exists())?;
+            rustix::fs::access(there, rustix::fs::Access::WRITE_OK).ok()?;
+        }
         changed_by_others(&state.join("trust.json"))
     }
 
@@ -286,7 +292,9 @@ impl Settings {
     /// Whether a variable of the environment names a place that begins at the current folder. It is set once and meant for everywhere, so in each
     /// checkout it is what that checkout brought, and no word of the user's.
     fn is_relative(&self, name: &str) -> bool {
-        let Some(value) = self.process.variables.get(name).filter(|_| !self.by_flag.contains(name)) else {
+        // One that is empty names no place: it is as good as not set, or refused in its own words.
+        let given = self.process.variables.get(name).filter(|value| !value.is_empty());
+        let Some(value) = given.filter(|_| !self.by_flag.contains(name)) else {
             return false;
         };
         let Some(setting) = SETTINGS.iter().find(|setting| setting.variable == name) else { return false };
@@ -414,7 +422,7 @@ impl Settings {
     }
 
     /// Where a file of the user's configuration would be, whether or not it is there.
-    pub(crate) fn user_place(&self, name: &str) -> Option<PathBuf> {
+    pub fn user_place(&self, name: &str) -> Option<PathBuf> {
         // One that begins at the current folder is none: the folder may be a checkout's.
         let absolute = |name: &str| self.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
@@ -536,6 +544,7 @@ pub(crate) fn believed_as(kind: Option<ValueKind>, path: &Path) -> Result<(), Ho
 
 /// The refusal of a file that others may change. Root, who may change everything, may own it.
 fn changed_by_others(path: &Path) -> Option<HostError> {
+    let file = path;
     let refused = |path: &Path, why: &str, how: String| {
         Some(
             HostError::usage(format!("cannot believe {}: {why}", path.shown()))
@@ -559,7 +568,7 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     above.into_iter().find_map(|folder| Some((folder, folder_open_to_others(folder)?))).and_then(|(folder, why)| {
         let foreign = owner::other(folder).filter(|_| why == FOREIGN);
         let mut how = closing(folder).map_or_else(
-            || "move what it says to a folder that only you can change".to_owned(),
+            || format!("keep {} in a folder that only you can change", ua_core::shell_word(file)),
             |mend| format!("look at what is in it, then {mend} {}", ua_core::shell_word(folder)),
         );
         if let Some(owner) = foreign.filter(|_| rustix::process::geteuid().is_root()) {
@@ -779,6 +788,9 @@ mod tests {
             assert!(given.is_the_users(setting.variable), "{}: a flag is given with the command", setting.variable);
             let named = read(setting.variable, whole);
             assert!(named.is_the_users(setting.variable) && named.check().is_ok(), "{}", setting.variable);
+            // Nothing is no path, and nobody's word: where that means another place, it is refused in words of its own.
+            let empty = read(setting.variable, "");
+            assert!(!empty.is_the_users(setting.variable) && empty.check().is_ok(), "{}", setting.variable);
         }
         let wanted = [
             "UA_RUNTIME_DB_PATH",
@@ -1079,6 +1091,13 @@ mod tests {
         let variables = [("XDG_STATE_HOME".to_owned(), folder.path().display().to_string())];
         let settings = || Settings::read(Process { variables: variables.clone().into(), folder: None, program: None });
         assert!(settings().check().is_ok(), "it is not there yet");
+        // What a first start would make it in is looked at before that start, as it is by every command after it.
+        let above = |mode| std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        above(0o777);
+        let refused = settings().check().unwrap_err();
+        assert!(refused.to_string().contains("other users can change it"), "{refused}");
+        assert!(refused.hint_text().unwrap_or_default().contains("chmod go-w"), "{refused}");
+        above(0o700);
         std::fs::create_dir(&state).unwrap();
         for (mode, is_believed) in [(0o700, true), (0o755, true), (0o757, false), (0o777, false), (0o1777, true)] {
             std::fs::set_permissions(&state, std::fs::Permissions::from_mode(mode)).unwrap();

@@ -1,8 +1,8 @@
 //! `ua job --check`: everything that can be known about a job before it is started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ua_core::OnUnknown;
+use ua_core::{CallPolicy, OnUnknown, ToolSpec};
 use ua_host::check::{EffectMakers, JobCheck, RuleMatch};
 use ua_host::job::{JobRequest, left_as};
 use ua_host::people::Presence;
@@ -45,7 +45,7 @@ pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -
             "run {} did this job already: `ua job` would show it and start nothing",
             short(run.run_id.as_str())
         )),
-        None => tell("this job would start; nothing was started"),
+        None => tell("this job would start; no run was started"),
     }
     Ok(OK)
 }
@@ -112,20 +112,14 @@ fn in_words(found: &JobCheck) -> String {
     if found.selections.iter().all(|selection| selection.field != "stop_conditions") {
         out.push_str("Conditions     none: whether the job is done is not checked\n");
     }
-    let by_name: Vec<String> = found
-        .tools
-        .iter()
-        .filter(|(_, policy)| policy.is_read_by_name())
-        .map(|(tool, _)| tool.name.raw.clone())
-        .collect();
-    if !by_name.is_empty() {
-        let it =
-            if by_name.len() == 1 { "its name says that it only reads" } else { "their names say that they only read" };
+    let approved = approved(&found.tools, &found.selections);
+    if !approved.is_empty() {
         out.push_str(&format!(
-            "Reads by name  {}: nothing but {it}, so a call whose answer is lost is sent again once\n",
-            names(&by_name)
+            "Needs approval {}: the run waits before each such call until a person approves it\n",
+            names(&approved)
         ));
     }
+    out.push_str(&reads_by_name(&found.tools));
     let held: Vec<String> = found
         .tools
         .iter()
@@ -221,6 +215,43 @@ fn in_words(found: &JobCheck) -> String {
     out
 }
 
+/// The tools whose calls wait for a person: those of which a policy says it, and those that the job asks about.
+fn approved(tools: &[(ToolSpec, CallPolicy)], selections: &[selectors::Selection]) -> Vec<String> {
+    let asked = selections.iter().filter(|selection| selection.field == "escalation.ask_human_before");
+    let asked: BTreeSet<&String> = asked.flat_map(|selection| &selection.tools).collect();
+    let all = tools.iter().filter(|(tool, policy)| policy.needs_approval || asked.contains(&tool.name.raw));
+    all.map(|(tool, _)| tool.name.raw.clone()).collect()
+}
+
+/// The tools that are taken for ones that only read by their names; nothing where there is none. What a server that is not trusted says
+/// of its own tools (`readOnlyHint`) is told, because it counts for nothing.
+fn reads_by_name(tools: &[(ToolSpec, CallPolicy)]) -> String {
+    let by_name = tools.iter().filter(|(_, policy)| policy.is_read_by_name());
+    let (hinted, silent): (Vec<_>, Vec<_>) = by_name.partition(|(tool, _)| tool.annotations.read_only == Some(true));
+    let mut out = String::new();
+    for (those, is_hinted) in [(silent, false), (hinted, true)] {
+        if those.is_empty() {
+            continue;
+        }
+        let why = match (those.len(), is_hinted) {
+            (1, false) => "nothing but its name says that it only reads",
+            (_, false) => "nothing but their names say that they only read",
+            (1, true) => {
+                "its name says that it only reads, and so does its server (`readOnlyHint`), which is not trusted"
+            }
+            (_, true) => {
+                "their names say that they only read, and so do their servers (`readOnlyHint`), which are not trusted"
+            }
+        };
+        let all: Vec<String> = those.into_iter().map(|(tool, _)| tool.name.raw.clone()).collect();
+        out.push_str(&format!(
+            "Reads by name  {}: {why}, so a call whose answer is lost is sent again once\n",
+            names(&all)
+        ));
+    }
+    out
+}
+
 /// The names, or as many as anybody reads, how many more there are, and what lists them.
 fn names(tools: &[String]) -> String {
     let some: Vec<String> = tools.iter().take(NAMED).map(|name| line(name, 80)).collect();
@@ -230,7 +261,55 @@ fn names(tools: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use ua_core::{ClassSource, SideEffectClass, ToolAnnotations, ToolName, ToolNamespace};
+
     use super::*;
+
+    #[test]
+    fn what_waits_for_an_approval_is_told_whoever_says_so() {
+        let tool = |name: &str, needs_approval: bool| {
+            let name = ToolName::qualified(ToolNamespace::Mcp, "shop", name);
+            let annotations = ToolAnnotations::default();
+            let spec = ToolSpec { name, description: String::new(), input_schema: json!({}), annotations };
+            (spec, CallPolicy { needs_approval, ..CallPolicy::unclassified() })
+        };
+        let selection = |field: &'static str, tool: &str| selectors::Selection {
+            field,
+            word: "w".to_owned(),
+            tools: vec![tool.to_owned()],
+            is_known: true,
+            nearest: None,
+        };
+        let tools = [tool("order", true), tool("refund", false), tool("look", false)];
+        let selections = [
+            selection("escalation.ask_human_before", "mcp__shop__refund"),
+            selection("constraints.forbidden_actions", "mcp__shop__look"),
+        ];
+        assert_eq!(approved(&tools, &selections), ["mcp__shop__order", "mcp__shop__refund"]);
+        assert!(approved(&tools[1..], &[]).is_empty());
+    }
+
+    #[test]
+    fn what_only_its_name_makes_a_read_is_told_with_the_word_of_its_server() {
+        let tool = |name: &str, read_only: Option<bool>, class_source: ClassSource| {
+            let name = ToolName::qualified(ToolNamespace::Mcp, "shop", name);
+            let annotations = ToolAnnotations { read_only, ..ToolAnnotations::default() };
+            let spec = ToolSpec { name, description: String::new(), input_schema: json!({}), annotations };
+            (spec, CallPolicy { class: SideEffectClass::ReadOnly, class_source, ..CallPolicy::unclassified() })
+        };
+        let silent = tool("list_orders", None, ClassSource::Name);
+        let hinted = tool("get_order", Some(true), ClassSource::Name);
+        assert_eq!(reads_by_name(&[tool("read", Some(true), ClassSource::Default)]), "");
+        let again = "so a call whose answer is lost is sent again once\n";
+        let of_silent =
+            format!("Reads by name  mcp__shop__list_orders: nothing but its name says that it only reads, {again}");
+        let of_hinted = format!(
+            "Reads by name  mcp__shop__get_order: its name says that it only reads, and so does its server (`readOnlyHint`), which is not \
+             trusted, {again}"
+        );
+        assert_eq!(reads_by_name(&[hinted, silent]), of_silent + &of_hinted);
+    }
 
     #[test]
     fn every_name_is_told_or_how_to_see_it() {

@@ -146,10 +146,11 @@ fn show(report: &DoctorReport, verbose: bool) -> Result<(), HostError> {
         for finding in wanted.filter(|finding| verbose || finding.level != Level::Ok) {
             let shown = color.map_or_else(|| Shown::from(word), |color| Shown::painted(word, color, true));
             let gap = " ".repeat(5 - word.len());
-            let detail = crate::error::hanging(&format!("{}: {}", finding.check, finding.detail), 5);
+            let found = format!("{}: {}", finding.check, finding.detail);
+            let detail = crate::error::hanging(&crate::ids::in_sentence(&found), 5);
             out = out.then(shown).then(format!("{gap}{}\n", wrapped(&detail, 5)));
             if let Some(fix) = &finding.fix {
-                out = out.then(format!("     {}\n", wrapped(&format!("fix: {fix}"), 5)));
+                out = out.then(format!("     {}\n", wrapped(&crate::ids::in_sentence(&format!("fix: {fix}")), 5)));
             }
         }
     }

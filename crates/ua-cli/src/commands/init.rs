@@ -37,6 +37,12 @@ pub(crate) const FILES: [(&str, &str, &str); 4] = [
     ("ua.toml", "settings of this project", include_str!("../init/ua.toml")),
 ];
 
+/// The refusal of a folder in a place where none can be made.
+fn nowhere(place: &str) -> HostError {
+    HostError::storage(format!("cannot make the folder {place}: no folders can be made there"))
+        .hint("choose another folder: `ua init DIR`")
+}
+
 #[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     let place = args.dir.shown().to_string();
@@ -47,7 +53,11 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     if args.dir.metadata().is_ok_and(|there| !there.is_dir()) {
         return Err(HostError::usage(format!("{place} is a file, not a folder")).hint("name a folder: `ua init DIR`"));
     }
-    std::fs::create_dir_all(&args.dir).map_err(|e| fail("make the folder", e))?;
+    std::fs::create_dir_all(&args.dir).map_err(|e| {
+        // Some file systems say that nothing is there where nothing can be made (`/proc`).
+        let is_refused = e.kind() == std::io::ErrorKind::NotFound;
+        if is_refused { nowhere(&place) } else { fail("make the folder", e) }
+    })?;
     let folder = Folder::open(&args.dir).map_err(|e| fail("open the folder", e))?;
     // All or nothing: a second `ua init` destroys nobody's job.
     let there: Vec<&str> = FILES.iter().map(|(name, ..)| *name).filter(|name| is_there(&args.dir, name)).collect();

@@ -160,7 +160,9 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
         print_json(&shown)?;
         return Ok(OK);
     }
-    let counted_by = pricing::file(settings, None)?;
+    // Where the user's configuration is elsewhere, a table in the usual place counts for nothing.
+    let elsewhere = || settings.var("XDG_CONFIG_HOME").and_then(|_| settings.user_place("pricing.toml"));
+    let counted_by = pricing::file(settings, None)?.or_else(elsewhere);
     let price = pricing::price(&prices, &provider, model);
     print(page(&shown, &cost(&shown, price.as_ref(), counted_by.as_deref())))?;
     let others = table.all().filter(|(of, name, _)| !shown.known && *of != provider && *name == model);

@@ -668,7 +668,7 @@ impl Home {
                 .into(),
             ),
             Some(Trouble::ReadOnly | Trouble::CannotOpen | Trouble::NotAllowed) => (
-                why.as_str(),
+                if self.is_denied() { "permission denied" } else { why.as_str() },
                 format!(
                     "check who owns the file and the folder that it is in, and whether your user may write to both, or {another}"
                 )
@@ -696,6 +696,11 @@ impl Home {
         let trouble = Trouble::of(error)?;
         let may_be_full = matches!(trouble, Trouble::Disk | Trouble::CannotOpen);
         Some(if may_be_full && has_no_room() == Some(true) { Trouble::Full } else { trouble })
+    }
+
+    /// Whether this user may not read the database file, or look at it. SQLite says only that it could not open it.
+    fn is_denied(&self) -> bool {
+        rustix::fs::access(&self.database, rustix::fs::Access::READ_OK) == Err(rustix::io::Errno::ACCESS)
     }
 
     fn is_mounted_read_only(&self) -> bool {

@@ -207,9 +207,10 @@ impl Driver {
     /// Says what is waited for when tool servers take long to start: nothing else happens meanwhile.
     fn tell_if_slow(&self, names: Vec<String>) -> JoinHandle<()> {
         let (people, env) = (self.people.clone(), self.host.env().clone());
+        let told = servers::still_starting(self.host.settings(), &names);
         tokio::spawn(async move {
             env.clock.sleep(servers::SLOW_START).await;
-            people.remark(&servers::still_starting(&names));
+            people.remark(&told);
         })
     }
 
