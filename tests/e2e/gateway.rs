@@ -483,8 +483,8 @@ wc -l < posts
     let said = said.code(0).stdout;
     for words in [
         "post_note",
-        "ends once 1 call under way is finished",
-        "; it ends once 1 call under way is finished",
+        "ends once 1 call under way is finished, within half a minute; a call without an answer by then is in doubt",
+        "; it ends once 1 call under way is finished, within half a minute",
         "it is posted",
     ] {
         assert!(said.contains(words), "{words}: {said}");
@@ -743,7 +743,7 @@ gone
     let refused = answers[3].to_string();
     assert!(refused.contains("Did you mean `post_note`?") && !refused.contains("mcp__"), "{refused}");
     let shown = env.run(&["runs", "show", "last"]).code(0).stdout;
-    assert!(!shown.contains("not delivered"), "{shown}");
+    assert!(!shown.contains("no delivery noted"), "{shown}");
 }
 
 #[test]
@@ -916,9 +916,12 @@ unset CLAUDE_CONFIG_DIR
 mkdir -p "$HOME/.claude" "$HOME/.codex"
 config="$HOME/.claude.json" settings="$HOME/.claude/settings.json" rules="$HOME/.codex/rules/ua-gateway.rules"
 printf '{"mcpServers": {"mail": {"command": "npx", "args": ["mail"]}}}\n' >"$config"
+cp "$config" config.before
+printf '{"permissions": "x"}\n' >"$settings"
+"$1" "$2" "$3" gateway install --client claude-code --guard || echo "refused $?"
+cmp "$config" config.before && echo untouched
 printf '{\n  "permissions": {"deny": ["Bash(rm:*)"]} // mine\n}\n' >"$settings"
 printf '[mcp_servers.mail]\ncommand = "npx"\n' >"$HOME/.codex/config.toml"
-cp "$config" config.before
 cp "$settings" settings.before
 "$1" "$2" "$3" gateway install --client claude-code --guard --dry-run
 cmp "$settings" settings.before && echo looked
@@ -934,6 +937,8 @@ cmp "$config" config.before && cmp "$settings" settings.before && test ! -e "$ru
 "#
     ));
     let said = said.code(0).shows(&[
+        "refused 2",
+        "untouched",
         "would be written",
         "looked",
         "are written now",

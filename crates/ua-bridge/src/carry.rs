@@ -26,7 +26,7 @@ use crate::name::Names;
 use crate::scan::{begun, cancelled, is_batch, parts};
 use crate::socket::Address;
 
-/// How long a broker is looked for and started before the bridge gives up.
+/// How long a broker is looked for and started before whoever waits is told that there is none.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long the first, and the longest, wait between two looks is.
 const WAITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -113,10 +113,12 @@ struct Bridge {
     args: Args,
     environment: Environment,
     name: String,
+    /// How long a broker is looked for before whoever waits is told that there is none.
+    patience: Duration,
     state: Mutex<State>,
 }
 
-/// Carries until the client has gone, or no broker can be had.
+/// Carries until the client has gone, or a broker refuses it.
 pub(crate) fn carry(args: Args, environment: Environment) -> io::Result<()> {
     // Before there is a second thread, so that all of them leave these to the one that waits for them.
     let mut ends = SigSet::empty();
@@ -125,7 +127,8 @@ pub(crate) fn carry(args: Args, environment: Environment) -> io::Result<()> {
     }
     ends.thread_block()?;
     let mut names = Names::new()?;
-    let bridge = Arc::new(Bridge { args, environment, name: names.next()?, state: Mutex::default() });
+    let name = names.next()?;
+    let bridge = Arc::new(Bridge { args, environment, name, patience: PATIENCE, state: Mutex::default() });
     let (over, end) = channel();
     let (told, signalled) = (over.clone(), bridge.clone());
     // None of these is joined: they end with the process.
@@ -281,17 +284,27 @@ impl Bridge {
                     said.clone_from(&why);
                 }
                 // What an earlier one was told waits for as long as a broker is looked for. The bridge stays: this one may be continued.
-                self.refuse_all(&why, begun.elapsed() > PATIENCE)?;
+                self.refuse_all(&why, begun.elapsed() > self.patience)?;
                 if self.state().unanswered.is_empty() {
                     self.wait_for_a_request();
                     (begun, claims) = (now(), Claims::beside(&self.args.socket));
                     continue;
                 }
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > self.patience {
                 let socket = crate::shown(self.args.socket.as_os_str());
-                let why = if said.is_empty() { refused.to_string() } else { said };
-                return Err(io::Error::new(refused.kind(), format!("no broker answers at {socket}: {why}")));
+                let why = if said.is_empty() { refused.to_string() } else { said.clone() };
+                let why = format!("no broker answers at {socket}: {why}");
+                // Where this one starts none itself, none comes either.
+                if self.args.start.is_empty() {
+                    return Err(io::Error::new(refused.kind(), why));
+                }
+                // Whoever waits is told. The bridge stays: its client cannot start another one, and what is in the way may pass.
+                self.refuse_all(&why, true)?;
+                self.wait_for_a_request();
+                (begun, failing, claim, claims) = (now(), None, None, Claims::beside(&self.args.socket));
+                wait = WAITS.0;
+                continue;
             }
             if let Some((program, args)) = self.args.start.split_first().filter(|_| !is_silent) {
                 let Some(own) = claim.take() else {
@@ -893,6 +906,38 @@ mod tests {
             // However often a broker goes.
             assert_eq!([state.all_again(), state.all_again()], [wanted.clone(), wanted]);
         }
+    }
+
+    /// What an earlier broker was told is answered when none came for long, and so is what comes behind that: the bridge stays.
+    #[test]
+    fn a_bridge_outlives_the_time_in_which_no_broker_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = ["/bin/sh", "-c", "exit 74"].map(OsString::from).to_vec();
+        let args = Args { socket: folder.path().join("gateway.sock"), start, ..Args::default() };
+        let bridge = Arc::new(Bridge {
+            args,
+            environment: Environment::default(),
+            name: "b".to_owned(),
+            patience: Duration::from_millis(50),
+            state: Mutex::default(),
+        });
+        let asks = |name: &str| {
+            let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#.to_owned();
+            let open = Open { is_said: true, ..Open::new(name.to_owned(), line, false) };
+            bridge.state().unanswered.push(open);
+        };
+        asks("one");
+        let finding = bridge.clone();
+        // It ends with the process.
+        let finding = thread::spawn(move || finding.find().map(drop));
+        for next in ["two", "three"] {
+            while !bridge.state().unanswered.is_empty() {
+                assert!(!finding.is_finished(), "the bridge ended");
+                thread::sleep(WAITS.0);
+            }
+            asks(next);
+        }
+        assert!(!finding.is_finished(), "the bridge ended");
     }
 
     /// A reason is never empty, whichever program is there in the place of ours.

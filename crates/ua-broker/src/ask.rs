@@ -27,7 +27,7 @@ use crate::road::Road;
 use crate::rules::{Asked, Asks, Earlier, Live, Rule, Ruling, Seen, SeenArrival, decide, is_left_behind};
 use crate::session::{InUse, client_call, clients_key, earlier, own_call};
 use crate::sync::lock;
-use crate::texts::{Notice, OnceMore, Told, error_with_words, with_notice, with_words};
+use crate::texts::{Delivered, Notice, OnceMore, Told, error_with_words, with_notice, with_words};
 
 /// How long a call waits for its turn behind another one before its client is told what it waits for, however long that would wait; half of
 /// its patience, if that is less.
@@ -812,7 +812,13 @@ impl Connection {
             Rule::Owed => {
                 let arrivals = store.arrivals_of(ArrivalsOf::Call(id.clone())).await;
                 let arrivals = arrivals.map_err(Broken::at("read who asked for the call")).map_err(after())?;
-                if arrivals.iter().any(|arrival| arrival.answered_at.is_some()) { Written::Yes } else { Written::No }
+                if arrivals.iter().any(|arrival| arrival.answered_at.is_some()) {
+                    Written::Yes
+                } else if receipt.received_at < self.broker.began_at {
+                    Written::NotKnown
+                } else {
+                    Written::No
+                }
             }
             Rule::Exact if was_answered => Written::Yes,
             Rule::Exact | Rule::Unsettled | Rule::Repeat | Rule::Twin | Rule::Again | Rule::New => Written::No,
@@ -917,6 +923,8 @@ impl Connection {
 enum Written {
     Yes,
     No,
+    /// That it was is noted with the next write behind it, which a broker that has gone may not have made.
+    NotKnown,
 }
 
 /// Why nobody knows what came of a call, as a clause. What came with a status may be next to nothing, so that is named: what is recorded beside it
@@ -940,7 +948,12 @@ fn is_one_effect(call: &CallRecord) -> bool {
 fn notice(rule: Rule, call: &CallRecord, written: Written) -> Option<Notice> {
     match (rule, written) {
         (Rule::Owed, written) => {
-            Some(Notice::Late { was_written: written == Written::Yes, may_be_made_again: !is_one_effect(call) })
+            let delivered = match written {
+                Written::Yes => Delivered::Written,
+                Written::No => Delivered::No,
+                Written::NotKnown => Delivered::NotKnown,
+            };
+            Some(Notice::Late { delivered, may_be_made_again: !is_one_effect(call) })
         }
         (Rule::Repeat, _) => Some(Notice::Duplicate),
         (Rule::Again, _) => Some(Notice::Once),

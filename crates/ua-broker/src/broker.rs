@@ -75,6 +75,8 @@ pub struct Broker {
     pub(crate) redactor: Redactor,
     pub(crate) horizon: Arc<Horizon>,
     pub(crate) env: Env,
+    /// Since when it is there: what was delivered before, another one knew.
+    pub(crate) began_at: Timestamp,
     pub(crate) stop: StopSignal,
     /// Nobody is let in any more.
     pub(crate) closing: CancellationToken,
@@ -234,6 +236,7 @@ impl Broker {
         env: Env,
     ) -> Arc<Self> {
         let own = env.entropy.next_u64();
+        let began_at = env.now();
         Arc::new(Self {
             horizon: Arc::new(Horizon::new(config.remote_horizon, env.clone())),
             late: Arc::new(LateFile::at(config.late_replies.clone()).with_room()),
@@ -242,6 +245,7 @@ impl Broker {
             classifier,
             redactor,
             env,
+            began_at,
             stop: StopSignal::default(),
             closing: CancellationToken::new(),
             sessions: Sessions::default(),

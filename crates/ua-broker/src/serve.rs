@@ -165,6 +165,15 @@ async fn serve_all(broker: &Arc<Broker>) -> Result<EndedBy, Broken> {
             () = broker.env.clock.sleep(POLL) => {}
         }
     }
+    let cut_off: Vec<String> = {
+        let live = broker.live();
+        let sent = live.values().filter(|live| live.sent().is_some());
+        sent.map(|live| format!("{} ({})", live.call, live.tool)).collect()
+    };
+    if !cut_off.is_empty() {
+        let calls = cut_off.join(", ");
+        tracing::warn!(calls, "calls were not answered when the broker ended; what came of them is not known to it");
+    }
     drop(listener);
     let _gone = std::fs::remove_file(ending);
     Ok(by)

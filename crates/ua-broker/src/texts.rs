@@ -249,8 +249,8 @@ pub(crate) fn too_long(length: usize) -> String {
 /// Why a result is handed out that another request brought home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// Nobody is known to have had it until now; whether it was written to somebody, and whether the same words make another one now.
-    Late { was_written: bool, may_be_made_again: bool },
+    /// Nobody is known to have had it until now; what is known of that, and whether the same words make another one now.
+    Late { delivered: Delivered, may_be_made_again: bool },
     /// It was handed out before.
     Duplicate,
     /// It was asked for again before whoever asked can be known to have had it.
@@ -261,6 +261,17 @@ pub(crate) enum Notice {
     SameRequest,
 }
 
+/// What is known of whether an answer that nobody is known to have had was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    /// It was written to a client.
+    Written,
+    /// It was written to nobody.
+    No,
+    /// The broker that had it is gone, and may have taken along what it knew of that.
+    NotKnown,
+}
+
 /// What says how to have an effect that is not known by its content anew. A client over HTTP that closes its connections so that they look broken is
 /// owed an answer for two minutes each time that it is given.
 const ONCE_MORE: &str =
@@ -269,11 +280,15 @@ const ONCE_MORE: &str =
 /// A result as the tool gave it, with what the model has to know about it.
 pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Timestamp) -> Value {
     let (kind, text) = match notice {
-        Notice::Late { was_written, may_be_made_again } => {
-            let reached = if was_written {
-                "its answer was written to a client that did not go on, and it is not known whether anybody read it"
-            } else {
-                "its answer had not reached anybody"
+        Notice::Late { delivered, may_be_made_again } => {
+            let reached = match delivered {
+                Delivered::Written => {
+                    "its answer was written to a client that did not go on, and it is not known whether anybody read it"
+                }
+                Delivered::No => "its answer had not reached anybody",
+                Delivered::NotKnown => {
+                    "the broker that had its answer has ended since, and it is not known whether anybody read it"
+                }
             };
             let again = if may_be_made_again { ONCE_MORE } else { "" };
             (
@@ -367,16 +382,18 @@ mod tests {
         let call = CallId::parse("call_1").unwrap();
         let at = Timestamp::from_millis(1_767_323_045_000);
         let plain = json!({"content": [{"type": "text", "text": "sent"}], "isError": false});
-        for (was_written, words) in
-            [(true, "it is not known whether anybody read it"), (false, "had not reached anybody")]
-        {
-            let late = Notice::Late { was_written, may_be_made_again: false };
+        for (delivered, words) in [
+            (Delivered::Written, "it is not known whether anybody read it"),
+            (Delivered::No, "had not reached anybody"),
+            (Delivered::NotKnown, "has ended since, and it is not known whether anybody read it"),
+        ] {
+            let late = Notice::Late { delivered, may_be_made_again: false };
             let told = with_notice(plain.clone(), late, &call, at);
             assert_eq!((&told["content"][0], &told["_meta"][META]["notice"]), (&plain["content"][0], &json!("late")));
             let text = told["content"][1]["text"].as_str().unwrap();
             assert!(text.contains("not made again") && text.contains(words) && !text.contains("once more"), "{text}");
         }
-        let late = Notice::Late { was_written: false, may_be_made_again: true };
+        let late = Notice::Late { delivered: Delivered::No, may_be_made_again: true };
         let told = with_notice(plain, late, &call, at);
         assert!(told["content"][1]["text"].as_str().unwrap().contains("make the same call again now"), "{told}");
         let structured =
@@ -410,7 +427,7 @@ mod tests {
         let call = CallId::parse("call_1").unwrap();
         let at = Timestamp::from_millis(1_767_323_045_000);
         let notices = [
-            (Notice::Late { was_written: true, may_be_made_again: true }, "late"),
+            (Notice::Late { delivered: Delivered::Written, may_be_made_again: true }, "late"),
             (Notice::Duplicate, "duplicate"),
             (Notice::Once, "once"),
             (Notice::Twin, "twin"),

@@ -98,7 +98,7 @@ pub fn rule_in_words(rule: &str) -> &'static str {
     match rule {
         "exact" => "the same request, sent again by the client's transport",
         "unsettled" => "same call as before, which had not ended or whose outcome was unknown",
-        "owed" => "asked again: the result that had not been delivered was delivered",
+        "owed" => "asked again: the result, which nobody was known to have read, was returned",
         "repeat" => "asked again: the same result was returned, nothing was sent",
         "again" => "asked again under way, or right after a slow answer: it was made once",
         "twin" => "asked at the same time: both get the same result",

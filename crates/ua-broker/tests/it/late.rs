@@ -92,6 +92,8 @@ fn a_question_with_its_answer_beside_it_is_closed_when_the_broker_starts() {
     assert_eq!((call.status, world.questions().len()), (CallStatus::Succeeded, 0));
     let again = next.result("send_email", &mail());
     assert_eq!((notice(&again), world.effects().len()), ("late", 1), "{again}");
+    // Of what the broker before it delivered this one knows nothing.
+    assert!(again.to_string().contains("has ended since, and it is not known whether anybody read it"), "{again}");
     next.done();
     world.check();
 }

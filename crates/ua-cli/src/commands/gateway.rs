@@ -302,7 +302,10 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
             let broker = read(gateway::ask(host, root, true).await?)?;
             let words = match &broker {
                 Some(broker) if broker.calls.is_empty() => "the gateway's broker is ending\n".to_owned(),
-                Some(broker) => format!("the gateway's broker ends once {} finished\n", under_way(broker)),
+                Some(broker) => format!(
+                    "the gateway's broker ends once {} finished, within half a minute; a call without an answer by then is in doubt\n",
+                    under_way(broker)
+                ),
                 None => "no broker is running\n".to_owned(),
             };
             let pid = broker.as_ref().map(|broker| broker.pid);
@@ -475,6 +478,10 @@ fn change(
     };
     let root = gateway::root(settings, named)?;
     let (servers, dry_run) = (entries.servers.as_slice(), entries.dry_run);
+    // What is wrong with the second file is said before the first one is changed.
+    if let (Some(true), Some(client), Some(file)) = (installs, entries.client, &rules_file) {
+        gateway::guard(&root, client.of_host(), file, &front, true)?;
+    }
     let edited = if install {
         let edited = gateway::install(&root, &file, &front, servers, dry_run)?;
         if !dry_run {
@@ -485,13 +492,17 @@ fn change(
     } else {
         gateway::uninstall(&root, &file, servers, dry_run)?
     };
-    let ruled = rules(rules_file, (root.as_path(), &front), entries, installs)?;
+    let ruled = rules(rules_file, (root.as_path(), &front), entries, installs);
     let untrusted = trust_ended(settings, &file, &edited.changes, dry_run);
     let is_written =
         edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
     if is_written && !dry_run {
         did(format!("{} is changed", file.shown()));
+        if ruled.is_err() {
+            crate::output::tell(format!("{} is changed already, and stays so", file.shown()));
+        }
     }
+    let ruled = ruled?;
     if entries.json {
         let entry = |change: &gateway::Change| GatewayEntry {
             server: change.server.clone(),
@@ -647,7 +658,8 @@ pub(super) async fn show_session(
             (Some(_), None) => "written to the client",
             // It is made again for whoever asks again, so nobody notes who had it.
             (None, None) if found.is_some_and(|call| !call.policy.class.has_effect()) => "",
-            (None, None) => "not delivered",
+            // It is noted behind the answer, and a broker that was killed in between has noted nothing.
+            (None, None) => "no delivery noted",
         };
         let status =
             found.map_or_else(|| "another session's".to_owned(), |call| ua_evidence::call_in_words(call).to_owned());
@@ -807,7 +819,7 @@ fn show_broker(broker: GatewayBroker, folder: &Path) -> Result<(), HostError> {
     let ends = match (broker.is_ending, broker.calls.is_empty()) {
         (false, _) => String::new(),
         (true, true) => "; it is ending".to_owned(),
-        (true, false) => format!("; it ends once {} finished", under_way(&broker)),
+        (true, false) => format!("; it ends once {} finished, within half a minute", under_way(&broker)),
     };
     print(format!("broker {} ({version}) in {}{ends}\n", broker.pid, folder.shown()))?;
     if let Some(address) = &broker.http {

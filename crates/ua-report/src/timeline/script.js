@@ -362,7 +362,7 @@ function outcome() {
       el('tbody', null, data.arrivals.map((asked) => {
         const call = callById.get(asked.call);
         return el('tr', { data: { rule: asked.rule } }, el('td', null, stamp(asked.at)), el('td', null, call ? jump(call) : [asked.tool, ' ', el('code', null, asked.call.slice(-8))]), el('td', null, asked.words, asked.other && el('div', { class: 'sub' }, 'by session ', el('code', null, asked.other.slice(-8)))),
-          el('td', null, asked.heard ? 'reached the client' : asked.answered ? 'written to the client' : call && call.class === 'read_only' ? '' : 'not delivered'));
+          el('td', null, asked.heard ? 'reached the client' : asked.answered ? 'written to the client' : call && call.class === 'read_only' ? '' : 'no delivery noted'));
       }))) : el('p', { class: 'sub' }, 'Nothing yet.')));
   } else if (data.conditions) {
     cards.push(el('div', { class: 'card', id: 'conditions' }, el('h2', null, 'Stop conditions'), data.conditions.length ? el('ul', { class: 'rows' }, data.conditions.map((condition) =>

@@ -97,6 +97,11 @@ pub fn guard(root: &Path, client: Client, path: &Path, front: &Front, dry_run: b
         let now = read(path)?;
         let earlier = kept(&place);
         let Some((text, new)) = guarded(client, path, now.as_deref(), front)? else { return Ok(false) };
+        // Whoever only looks is told what would be in the way.
+        if now.is_some() {
+            refuse_leading_out(path)?;
+            has_one_name(path)?;
+        }
         if dry_run {
             return Ok(true);
         }
@@ -111,10 +116,6 @@ pub fn guard(root: &Path, client: Client, path: &Path, front: &Front, dry_run: b
         };
         added.extend(new);
         let record = Guarded { path: path.to_owned(), written: sha256(&text).to_hex(), before, added };
-        if now.is_some() {
-            refuse_leading_out(path)?;
-            has_one_name(path)?;
-        }
         for folder in [place.parent(), path.parent()].into_iter().flatten().filter(|folder| !folder.is_dir()) {
             Folder::make(folder)
                 .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.shown())))?;
