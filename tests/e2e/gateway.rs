@@ -948,6 +948,7 @@ cmp "$config" config.before && cmp "$settings" settings.before && test ! -e "$ru
         "codex",
         "code 2",
         "without the rules of `--guard`",
+        "is removed, since there was nothing in it",
         "restored",
     ]);
     assert!(said.stderr.contains("`--guard` is for claude-code and codex"), "{}", said.stderr);

@@ -468,7 +468,9 @@ pub async fn settled(home: &Home, store: &Database, question: &QuestionRecord) -
             }
         },
         QuestionStatus::Open | QuestionStatus::Answered if is_of_session => {
-            error.hint("the same call, made again by its client, returns its outcome")
+            error.hint(left_in_doubt(question, given.choice).unwrap_or_else(|| {
+                "the same call, made again by its client, returns its outcome".to_owned()
+            }))
         }
         QuestionStatus::Open | QuestionStatus::Answered => {
             let top = tree::top(store, &question.run_id).await?;
@@ -489,6 +491,16 @@ pub async fn settled(home: &Home, store: &Database, question: &QuestionRecord) -
             })
         }
     })
+}
+
+/// How what came of a call is recorded where whoever was asked ended its session instead: no answer to the question does it any more.
+fn left_in_doubt(question: &QuestionRecord, choice: Choice) -> Option<String> {
+    let is_left = question.kind == QuestionKind::UnknownOutcome && choice == Choice::Abort;
+    let call = question.call_id.as_ref().filter(|_| is_left)?;
+    Some(format!(
+        "that ended its session and left the call in doubt: `ua calls resolve {call} --as happened --reason TEXT` records that it happened, \
+         and `--as not_happened` that it did not"
+    ))
 }
 
 /// Stores an answer and says what comes of it. The owner of a run applies answers when it goes on; what a run that has ended left open is
@@ -819,5 +831,28 @@ mod tests {
         let unpaid = helps(json!({ UNPAID: true })).unwrap();
         assert!(unpaid.starts_with("add credit to the account") && unpaid.contains("answer `retry`"), "{unpaid}");
         assert!(!unpaid.contains("ANTHROPIC_API_KEY"), "{unpaid}");
+    }
+
+    /// Whoever ended a session instead of saying what came of a call is told how that is said now.
+    #[test]
+    fn a_call_that_was_left_in_doubt_is_settled_by_another_command() {
+        let of = |kind| QuestionRecord {
+            question_id: QuestionId::parse("q_1").unwrap(),
+            run_id: RunId::parse("run_1").unwrap(),
+            call_id: Some(CallId::parse("call_1").unwrap()),
+            kind,
+            text: "t".into(),
+            detail: json!({}),
+            choices: vec![Choice::Happened, Choice::Abort],
+            created_at: ua_core::Env::simulated(1).now(),
+            status: QuestionStatus::Answered,
+            answer: None,
+            closed_because: None,
+        };
+        let doubt = of(QuestionKind::UnknownOutcome);
+        let hint = left_in_doubt(&doubt, Choice::Abort).unwrap();
+        assert!(hint.contains("`ua calls resolve call_1 --as happened --reason TEXT`"), "{hint}");
+        assert_eq!(left_in_doubt(&doubt, Choice::Happened), None);
+        assert_eq!(left_in_doubt(&of(QuestionKind::AuthFailure), Choice::Abort), None);
     }
 }

@@ -451,6 +451,7 @@ fn print_rules(file: Option<&Path>, installs: Option<bool>, dry_run: bool) -> Re
         (true, true) => "rules that keep its agent from bypassing the gateway would be written",
         (true, false) => "rules that keep its agent from bypassing the gateway are written now",
         (false, true) => "would be restored, without the rules of `--guard`",
+        (false, false) if !file.exists() => "is removed, since there was nothing in it but the rules of `--guard`",
         (false, false) => "is restored, without the rules of `--guard`",
     };
     print(format!("{}\n  {what}\n", file.shown()))
