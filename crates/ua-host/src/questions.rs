@@ -468,9 +468,8 @@ pub async fn settled(home: &Home, store: &Database, question: &QuestionRecord) -
             }
         },
         QuestionStatus::Open | QuestionStatus::Answered if is_of_session => {
-            error.hint(left_in_doubt(question, given.choice).unwrap_or_else(|| {
-                "the same call, made again by its client, returns its outcome".to_owned()
-            }))
+            let comes = || "the same call, made again by its client, returns its outcome".to_owned();
+            error.hint(left_in_doubt(question, given.choice).unwrap_or_else(comes))
         }
         QuestionStatus::Open | QuestionStatus::Answered => {
             let top = tree::top(store, &question.run_id).await?;
@@ -498,8 +497,8 @@ fn left_in_doubt(question: &QuestionRecord, choice: Choice) -> Option<String> {
     let is_left = question.kind == QuestionKind::UnknownOutcome && choice == Choice::Abort;
     let call = question.call_id.as_ref().filter(|_| is_left)?;
     Some(format!(
-        "that ended its session and left the call in doubt: `ua calls resolve {call} --as happened --reason TEXT` records that it happened, \
-         and `--as not_happened` that it did not"
+        "that ended its session and left the call in doubt: `ua calls resolve {call} --as happened --reason TEXT` records that it \
+         happened, and `--as not_happened` that it did not"
     ))
 }
 

@@ -32,7 +32,8 @@ fn digest(file: &Path) -> Option<String> {
 }
 
 /// What a person does about it.
-pub const READ_AGAIN: &str = "`ua gateway restart` has it read again, once calls under way have finished, or after half a minute";
+pub const READ_AGAIN: &str =
+    "`ua gateway restart` has it read again, once calls under way have finished, or after half a minute";
 
 /// Each file that says something else than when the broker read it that says this of itself, in a sentence. Nothing of one that ends: the next one
 /// reads it.
