@@ -52,6 +52,9 @@ pub(crate) struct Sending {
     pub(crate) listener: Option<Listener>,
     /// Whether it does no harm to send it once more, so that it is enough to be told that it was refused.
     pub(crate) may_repeat: bool,
+    /// Whether its first answer counts, whatever its server says of it besides: what is simply done again. A key lets a call be made again as well, and
+    /// what is in doubt then is sent under it once more, which does no harm.
+    pub(crate) first_counts: bool,
 }
 
 impl Sending {
@@ -61,13 +64,14 @@ impl Sending {
             ("name".to_owned(), Value::String(tool.to_owned())),
             ("arguments".to_owned(), Value::Object(arguments)),
         ]);
-        Self { may_repeat: false, ..Self::request(CALL, params, meta) }
+        Self { may_repeat: false, first_counts: false, ..Self::request(CALL, params, meta) }
     }
 
     /// Any request that has no effect of its own.
     pub(crate) fn request(method: &'static str, params: Map<String, Value>, meta: Map<String, Value>) -> Self {
         let (key_header, timeout, listener) = (None, None, None);
-        Self { method, params, meta, key_header, param_headers: Vec::new(), timeout, listener, may_repeat: true }
+        let (may_repeat, first_counts) = (true, true);
+        Self { method, params, meta, key_header, param_headers: Vec::new(), timeout, listener, may_repeat, first_counts }
     }
 }
 

@@ -296,7 +296,8 @@ impl HttpConnection {
 
     /// Posts one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
-        let Sending { method, params, meta, key_header, param_headers, timeout, listener, may_repeat } = sending;
+        let Sending { method, params, meta, key_header, param_headers, timeout, listener, may_repeat, first_counts } =
+            sending;
         let dialect = self.dialect();
         if listener.is_some() && !dialect.is_stateless {
             self.listened().await;
@@ -330,7 +331,7 @@ impl HttpConnection {
         let how_far = HowFar::default();
         let reply = tokio::select! {
             biased;
-            reply = self.exchange(headers, body, &how_far, method == exchange::CALL && !may_repeat) => reply,
+            reply = self.exchange(headers, body, &how_far, method == exchange::CALL && !first_counts) => reply,
             () = env.sleep_or_never(timeout) => match self.inner.endpoint.given_up(&how_far, timeout) {
                 Some(failure) => Err(failure),
                 None => return not_in_time(timeout),
@@ -346,7 +347,7 @@ impl HttpConnection {
                     Reply::Error { code, message, .. } => after_progress(method, (*code).into(), message),
                     Reply::Result(..) | Reply::Status { .. } => None,
                 };
-                let lost = lost.filter(|_| has_progressed && !may_repeat);
+                let lost = lost.filter(|_| has_progressed && !first_counts);
                 lost.unwrap_or_else(|| self.outcome(reply, method, dialect.is_stateless, may_repeat))
             }
             Err(Failure::NotSent(why)) => {

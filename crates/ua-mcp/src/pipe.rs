@@ -122,7 +122,7 @@ impl PipeConnection {
 
     /// Sends one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
-        let Sending { method, params, meta, key_header, timeout, listener, param_headers: _, may_repeat } = sending;
+        let Sending { method, params, meta, key_header, timeout, listener, first_counts, .. } = sending;
         if let Some((name, _)) = key_header {
             let why = format!(
                 "its policy sends the key in the HTTP header `{name}`, which a server on standard input cannot get; set the policy's `key_channel` to the request's _meta or to an argument"
@@ -149,8 +149,8 @@ impl PipeConnection {
         if let (Some(under_way), Ok(Ok(_) | Err(ServiceError::McpError(_)))) = (under_way, &answer) {
             under_way.answered();
         }
-        if let Some((first, second)) = self.wire.second_answer(&waiting.id, !may_repeat, env).await {
-            if !may_repeat {
+        if let Some((first, second)) = self.wire.second_answer(&waiting.id, !first_counts, env).await {
+            if !first_counts {
                 return Outcome::Lost { why: answered_twice(first, second) };
             }
             self.host.tell_of_second_answer(&json!({ "request": number, "failed": second.is_failure() }));
@@ -161,7 +161,7 @@ impl PipeConnection {
             }
             Ok(Err(ServiceError::McpError(error))) => {
                 let code = error.code.0.into();
-                match after_progress(method, code, &error.message).filter(|_| has_progressed && !may_repeat) {
+                match after_progress(method, code, &error.message).filter(|_| has_progressed && !first_counts) {
                     Some(lost) => lost,
                     None => refused(method, code, error.message.into_owned(), error.data.as_ref()),
                 }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use ua_core::{
-    CurrentSpan, Destination, DestinationKey, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller,
-    ShowPath as _, Timestamp, ToolName, ToolSpec,
+    CurrentSpan, Destination, DestinationKey, Env, Handle, KeyChannel, OnUnknown, Outcome, RawReply, Redactor,
+    SecretFiller, ShowPath as _, Timestamp, ToolName, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
 
@@ -373,9 +373,10 @@ impl McpTransport {
             Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
         };
         let timeout = self.timeout_of(permit);
-        let may_repeat = permit.call().policy.may_simply_be_repeated();
+        let policy = &permit.call().policy;
+        let (may_repeat, first_counts) = (policy.may_simply_be_repeated(), policy.on_unknown == OnUnknown::Redo);
         let call = Sending::call(&permit.name().tool, arguments, meta);
-        Ok(Sending { key_header, param_headers, timeout, may_repeat, ..call })
+        Ok(Sending { key_header, param_headers, timeout, may_repeat, first_counts, ..call })
     }
 
     /// Draws from an outcome what is to be known about the server.
@@ -514,7 +515,8 @@ impl McpTransport {
         let facts = server.facts(&enquiry.tool().tool);
         let param_headers = facts.headers.values(enquiry.arguments());
         let call = Sending::call(&enquiry.tool().tool, enquiry.arguments().clone(), meta);
-        let sending = Sending { param_headers, timeout: self.call_timeout_for_reads, may_repeat: true, ..call };
+        let (may_repeat, first_counts, timeout) = (true, true, self.call_timeout_for_reads);
+        let sending = Sending { param_headers, timeout, may_repeat, first_counts, ..call };
         connection.call(sending, &self.shared.env).await
     }
 }

@@ -134,20 +134,21 @@ async fn a_call_of_which_its_server_says_two_things_is_in_doubt() {
     let no_method = json!({"error": {"code": -32601, "message": "no such method"}});
     let done = json!({"result": {"content": []}});
     let failed = json!({"error": {"code": -32603, "message": "who knows"}});
-    for (says, progress, may_repeat, doubt) in [
+    for (says, progress, first_counts, doubt) in [
         (json!([no_method, done]), false, false, Some("that it was not begun, and then that it is done")),
         (json!([no_method, failed]), false, false, Some("that it was not begun, and then that it failed")),
         (json!([no_method]), true, false, Some("told of its progress, and then that there is no such method")),
         (json!([no_method]), false, false, None),
         (json!([no_method, no_method]), false, false, None),
-        // What may simply be made again is what its first answer says.
+        // What is simply done again is what its first answer says. A key alone is not enough.
         (json!([no_method, done]), true, true, None),
     ] {
         let (asks, _asked) = mpsc::unbounded_channel();
         let listener = Some(Listener { call_id: CallId::parse("call_1").unwrap(), asks });
         let arguments = json!({"says": says, "progress": progress});
         let arguments = arguments.as_object().cloned().unwrap();
-        let sending = Sending { listener, may_repeat, ..Sending::call("answer_twice", arguments, Map::new()) };
+        let call = Sending::call("answer_twice", arguments, Map::new());
+        let sending = Sending { listener, may_repeat: true, first_counts, ..call };
         let outcome = connection.call(sending, &world.shared.env).await;
         match (outcome, doubt) {
             (Outcome::Lost { why }, Some(doubt)) => assert!(why.contains(doubt), "{why}"),

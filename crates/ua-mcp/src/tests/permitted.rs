@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use ua_core::{
-    Block, CallId, CallPolicy, CanonicalJson, Clock, Env, KeyChannel, Message, ModelTurn, Origin, Outcome, PlannedCall,
-    Position, RawReply, RunId, RunSpec, SideEffectClass, Sleep, StepId, StopReason, Timestamp, ToolName, ToolNamespace,
-    ToolUse, Trace, Usage, sha256,
+    Block, CallId, CallPolicy, CanonicalJson, Clock, Env, KeyChannel, Message, ModelTurn, OnUnknown, Origin, Outcome,
+    PlannedCall, Position, RawReply, RunId, RunSpec, SideEffectClass, Sleep, StepId, StopReason, Timestamp, ToolName,
+    ToolNamespace, ToolUse, Trace, Usage, sha256,
 };
 use ua_dispatch::{Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Lineage, Outbox};
@@ -227,6 +227,25 @@ async fn what_leaves_carries_the_committed_key_or_does_not_leave() {
     let policy = CallPolicy { requires_idempotency_key: true, ..CallPolicy::unclassified() };
     let why = run.invoke("echo", json!({}), policy).await;
     assert!(matches!(&why, Outcome::NotSent { why } if why.contains("no way to receive one")), "{why:?}");
+    run.transport.shutdown().await;
+}
+
+/// Under its key it is sent again, which does no harm; what is simply done again is what its first answer says.
+#[tokio::test]
+async fn a_keyed_call_of_which_its_server_says_two_things_is_in_doubt() {
+    let run = Run::new();
+    let says =
+        json!([{"error": {"code": -32601, "message": "no such method"}}, {"error": {"code": -32603, "message": "?"}}]);
+    for on_unknown in [OnUnknown::Hold, OnUnknown::RedoKeyed, OnUnknown::Redo] {
+        let key_channel = Some(KeyChannel::Meta);
+        let policy = CallPolicy { on_unknown, key_channel, ..CallPolicy::unclassified() };
+        let outcome = run.invoke("answer_twice", json!({"says": says, "progress": false}), policy).await;
+        match outcome {
+            Outcome::Lost { why } if on_unknown != OnUnknown::Redo => assert!(why.contains("was not begun"), "{why}"),
+            Outcome::Raw(RawReply::RpcError { code: -32601, .. }) if on_unknown == OnUnknown::Redo => {}
+            outcome => panic!("{on_unknown:?}: {outcome:?}"),
+        }
+    }
     run.transport.shutdown().await;
 }
 
