@@ -51,6 +51,11 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>, audience: 
                 ua_core::counted(call.attempt, "attempt")
             ))
         }
+        CallStatus::FailedDefinite if call.leaves_a_loss_open() => error(format!(
+            "The last attempt was not carried out: {} By its name the tool only reads, which is a guess; it was tried {}.",
+            sentence(call.error_in_words().as_deref().unwrap_or("it could not be sent")),
+            ua_core::counted(call.attempt, "time")
+        )),
         CallStatus::FailedDefinite => error(format!(
             "The call was not carried out: {} Nothing happened outside, after {}.",
             sentence(call.error_in_words().as_deref().unwrap_or("it could not be sent")),

@@ -3,8 +3,8 @@
 //! Durable Jobs v1 spec §6 (`budgets`). Invariant: a receipt that was stored and not read is charged when it is read, by the same rule.
 //! Proved by: `crash_anywhere::paid_tools`, the end-to-end tests `images`.
 
-use ua_core::{PriceTable, RawReply, Settlement, ToolCharge};
-use ua_store::CallRecord;
+use ua_core::{CallStatus, PriceTable, RawReply, Settlement, ToolCharge};
+use ua_store::{AttemptRecord, CallRecord, EARLIER_LOST};
 
 use crate::interpret::interpret_again;
 use crate::ledger::Ledger;
@@ -21,7 +21,26 @@ impl Ledger {
     pub(crate) async fn read(&self, raw: &RawReply, call: &CallRecord) -> Settlement {
         let charge = ToolCharge::of(&call.name, &call.arguments, raw, &self.prices).map(Box::new);
         let earlier = if raw.turns_away() { self.answered_before(call).await } else { 0 };
-        Settlement { charge, ..interpret_again(raw, &call.policy, earlier) }
+        let mut settlement = Settlement { charge, ..interpret_again(raw, &call.policy, earlier) };
+        if settlement.status == CallStatus::FailedDefinite
+            && let Some(open) = self.left_open_by(call).await
+        {
+            let why = settlement.error_detail.take().filter(|why| !why.is_empty());
+            settlement.error_detail = Some(why.map_or(open.clone(), |why| format!("{why}; {open}")));
+        }
+        settlement
+    }
+
+    /// What an earlier attempt of a call leaves open that its newest one, which did nothing, does not say: of a read by its name alone, which is a
+    /// guess. It is in no doubt, so it is only said.
+    pub(crate) async fn left_open_by(&self, call: &CallRecord) -> Option<String> {
+        if !call.policy.is_read_by_name() || call.attempt < 2 {
+            return None;
+        }
+        let attempts = self.attempts(&call.call_id).await.ok()?;
+        let is_lost =
+            |attempt: &&AttemptRecord| attempt.attempt < call.attempt && attempt.outcome.as_deref() == Some("lost");
+        attempts.iter().find(is_lost).map(|lost| format!("{EARLIER_LOST} {}", lost.attempt))
     }
 
     /// How many attempts of a call, one after the other before its newest, were answered. While nobody can look, it may be all of them.

@@ -540,7 +540,10 @@ impl Ledger {
     async fn end_of(&self, permit: &Permit, outcome: Outcome) -> SettleAttempt {
         let call = permit.call();
         let end = match outcome {
-            Outcome::NotSent { why } => AttemptEnd::NotSent { why },
+            Outcome::NotSent { why } => {
+                let open = self.left_open_by(call).await;
+                AttemptEnd::NotSent { why: open.map_or(why.clone(), |open| format!("{why}; {open}")) }
+            }
             Outcome::Lost { why } => AttemptEnd::Lost { why },
             // Whoever goes on with handles does so before; nobody is left to.
             Outcome::Continues(_) => {

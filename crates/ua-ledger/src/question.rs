@@ -5,7 +5,9 @@ use ua_core::{
     CallId, CallPolicy, CallStatus, Env, FieldKind, PossibleEffect, QuestionId, QuestionText, ShortNames, Timestamp,
     default_of, fields, holds_mark, is_by_address, look_alikes_in, missing, on_one_line,
 };
-use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord, Trace, rules};
+use ua_store::{
+    AttemptRecord, CallRecord, Choice, EARLIER_LOST, LateReply, NewQuestion, QuestionKind, QuestionRecord, Trace, rules,
+};
 
 use crate::admission::Facts;
 use crate::late::said;
@@ -361,8 +363,17 @@ pub(crate) fn question(
             (first.kind(), text, happened.into_iter().chain([Choice::Execute, Choice::Skip, Choice::Abort]).collect())
         }
         Why::AuthFailure { lost, .. } => {
+            let happened = match call.error_detail.as_deref().and_then(|detail| detail.rsplit_once(EARLIER_LOST)) {
+                Some((_, attempt)) if call.leaves_a_loss_open() => {
+                    format!(
+                        "That attempt did nothing; {EARLIER_LOST} {}, and that the tool only reads is a guess by its name",
+                        attempt.trim()
+                    )
+                }
+                Some(_) | None => "Nothing happened".to_owned(),
+            };
             let text = format!(
-                "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them (`headers` of the \
+                "The tool server `{}` refused the credentials of `{tool}` ({}). {happened}. Correct them (`headers` of the \
                  MCP configuration, or a login there) before you let it be tried again.",
                 call.name.server,
                 call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP ")

@@ -85,8 +85,8 @@ pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with, change_budget};
 pub use plain_text::plain_text;
 pub use record::{
-    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
-    EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EARLIER_LOST,
+    EndMark, EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord,
     RunRecords, StepRecord, TurnRecord, answer_finding, answer_link, error_in_words, lost_because, standing_answer,
 };

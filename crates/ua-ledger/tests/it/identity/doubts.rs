@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallPolicy, CallStatus, EffectKind, KeyChannel, OnUnknown, Outcome, PlannedCall, Resolution, RunStatus, Scope,
-    SideEffectClass, ToolName, ToolNamespace, sha256,
+    Audience, CallPolicy, CallStatus, ClassSource, EffectKind, KeyChannel, OnUnknown, Outcome, PlannedCall, RawReply,
+    Resolution, RunStatus, Scope, SideEffectClass, ToolName, ToolNamespace, sha256,
 };
 use ua_ledger::{Admission, Facts, Recovery, settle_late_answers};
 use ua_store::conformance::samples;
@@ -317,5 +317,36 @@ async fn a_repeat_that_rests_on_its_key_does_not_outlive_it() {
         }
         let Admission::Held(question) = recovered(&member, &call, &facts).await else { panic!("not asked") };
         assert_eq!(question.kind, QuestionKind::UnknownOutcome, "{}", question.text);
+    }
+}
+
+/// That a tool only reads is a guess where only its name says so: a refusal of the second attempt does not say that the first, lost one did nothing.
+#[tokio::test]
+async fn a_read_by_its_name_that_was_lost_and_refused_then_is_not_said_to_have_done_nothing() {
+    let refused = |status| {
+        Outcome::Raw(RawReply::HttpStatus { status, body: "no".to_owned(), of_session: false, retry_after: None })
+    };
+    for source in [ClassSource::Name, ClassSource::UserPolicy] {
+        for status in [400, 403] {
+            let (member, _) = lineage().await;
+            let nothing = Facts::default();
+            let planned = |id: &str, turn| {
+                let mut call = comment("which refund", OnUnknown::Redo)(id, turn);
+                call.policy.class = SideEffectClass::ReadOnly;
+                call.policy.class_source = source;
+                call
+            };
+            let first = sent(&member, planned, &nothing, lost()).await;
+            let Admission::Ready(again) = recovered(&member, &first, &nothing).await else { panic!("not made again") };
+            let permit = member.ledger.start(again, "1").await.unwrap().unwrap();
+            let call = member.ledger.settle(permit, refused(status)).await.unwrap();
+            assert_eq!((call.status, call.attempt), (CallStatus::FailedDefinite, 2));
+            let is_guess = source == ClassSource::Name;
+            assert_eq!(call.leaves_a_loss_open(), is_guess, "{:?}", call.error_detail);
+            let told = ua_ledger::answer_for(&call, None, Audience::default()).unwrap();
+            let said = format!("{:?}", told.text);
+            assert_eq!(said.contains("Nothing happened"), !is_guess, "{said}");
+            assert_eq!(said.contains("nobody knows what came of attempt 1"), is_guess, "{said}");
+        }
     }
 }
