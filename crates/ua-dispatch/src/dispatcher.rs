@@ -1,6 +1,6 @@
 //! Dispatch: the only code that holds a permit.
 //!
-//! Order for one call: stop asked? → facts (scope, digests) → admission → server ready → RUNNING → epoch once more → send →
+//! Order for one call: stop asked? → facts (scope, digests) → admission → server ready → RUNNING → stop asked? → epoch once more → send →
 //! going on, while the tool is not done → receipt. A definite failure is retried here with backoff and nowhere else; an unknown outcome is fenced and then
 //! decided by its policy, in a live run just as on resume.
 
@@ -18,7 +18,8 @@ use ua_core::{
     span_in_words,
 };
 use ua_ledger::{
-    Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared, SincePlanned, SoonKnown, UnknownCall, WaitingAnswer,
+    Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared, STOPPED, SincePlanned, SoonKnown, UnknownCall,
+    WaitingAnswer,
 };
 use ua_store::{CallRecord, LedgerStore, QuestionRecord, reaches_others};
 
@@ -469,7 +470,10 @@ impl Dispatcher {
                         continue;
                     };
                     starts = 0; // it was there to be sent to
-                    let outcome = if self.ledger.confirm(&permit).await? {
+                    let outcome = if stop.is_stopping() {
+                        // The write may have waited long for the database, and nothing new is started any more.
+                        Outcome::NotSent { why: STOPPED.to_owned() }
+                    } else if self.ledger.confirm(&permit).await? {
                         self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
                         self.send(&permit, stop).await
                     } else {
@@ -496,6 +500,7 @@ impl Dispatcher {
             };
             spans::answered(&outcome);
             self.tell_answered(&permit, &outcome);
+            let is_stopped = matches!(&outcome, Outcome::NotSent { why } if why == STOPPED);
             let asked_for = match &outcome {
                 Outcome::Raw(reply) => reply.retry_after(),
                 Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Continues(_) => None,
@@ -512,6 +517,9 @@ impl Dispatcher {
                 self.ledger.settle(permit, outcome).await?
             };
             match call.status {
+                CallStatus::FailedDefinite if is_stopped && self.ledger.may_retry(&call) => {
+                    return Ok(Dispatched::Stopped);
+                }
                 CallStatus::FailedDefinite
                     if self.ledger.may_retry(&call) && asked_for.is_none_or(|span| span <= LONGEST_WAIT) =>
                 {

@@ -378,6 +378,15 @@ impl Ledger {
                 self.has_asked.store(true, Ordering::Relaxed);
                 Ok(None)
             }
+            Err(source) if Outbox::was_not_begun(&source) => {
+                events::not_started(&call);
+                Ok(None)
+            }
+            // What could not be written is the answer before it.
+            Err(source @ StoreError::Unavailable { .. }) => match self.store.waiting_answer().await {
+                Some(answered) => Err(LedgerError::at("store the answer of", &answered)(source)),
+                None => Err(self.refused("start", &id, source).await),
+            },
             Err(source) => {
                 // Used up since it was looked at, if it was.
                 let is_used_up = matches!(source, StoreError::EffectLimit { .. });

@@ -25,7 +25,7 @@ use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope, Timesta
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability,
     Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, Lost, MessageRecord, PastStore, QuestionRecord,
-    QuestionsOf, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
+    QuestionsOf, Retry, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
     StoreError, TrailOf, Turns,
 };
 
@@ -54,6 +54,9 @@ const MOST_SENT: usize = 1_000;
 
 /// So many bytes of answers take no longer to write than a small one.
 const AT_A_TIME: usize = 512 * 1024;
+
+/// Why a start that was to go out behind an answer did not.
+const NOT_BEGUN: &str = "a stop was asked for before it was begun";
 
 /// What is done when a change is known to be committed.
 pub type Stored = Box<dyn FnOnce() + Send>;
@@ -412,17 +415,35 @@ impl Outbox {
         committed
     }
 
-    /// Sends what waits, and `changes` behind it.
+    /// Whether a start came to nothing because a stop was asked for while what is written before it waited: it is not committed.
+    pub(crate) fn was_not_begun(error: &StoreError) -> bool {
+        matches!(error, StoreError::Unavailable { why, .. } if why == NOT_BEGUN)
+    }
+
+    /// The call whose answer waits to be written, if one does.
+    pub(crate) async fn waiting_answer(&self) -> Option<CallId> {
+        answers(self.queue.lock().await.waiting.iter()).next().map(|settle| settle.call_id.clone())
+    }
+
+    /// Whether these changes begin something that is not to be begun any more.
+    fn is_not_to_begin(&self, changes: &[Change]) -> bool {
+        matches!(changes, [Change::StartAttempt(_)]) && self.patience.begins_nothing()
+    }
+
+    /// Sends what waits, and `changes` behind it. A start is left out once a stop is asked for, and otherwise has the time of the try with which it went
+    /// out: what waited for a database did not leave before.
     async fn send_behind(
         &self,
         queue: &mut MutexGuard<'_, Queue>,
-        changes: Vec<Change>,
+        mut changes: Vec<Change>,
     ) -> Result<Committed, StoreError> {
         self.take_number(queue).await?;
         let (doing, mut tries) = (queue.doing, Tries::default());
         queue.next_is_all();
         loop {
-            let batch = Batch::of(queue.next().cloned().collect::<Vec<_>>()).provided(changes.clone());
+            let is_left_out = self.is_not_to_begin(&changes);
+            let behind = if is_left_out { Vec::new() } else { changes.clone() };
+            let batch = Batch::of(queue.next().cloned().collect::<Vec<_>>()).provided(behind);
             let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
             let mut count = queue.count;
             let committed = self.written(self.commit_next(&mut count, batch), answers(queue.next())).await;
@@ -430,6 +451,9 @@ impl Outbox {
             match committed {
                 Ok(Committed { provided, words, .. }) => {
                     self.sent(queue, durability);
+                    if is_left_out {
+                        return Err(not_begun());
+                    }
                     return Ok(Committed { stands: provided?, provided: Ok(Vec::new()), words });
                 }
                 Err(StoreError::Repeated { .. }) if was_out => {
@@ -444,6 +468,9 @@ impl Outbox {
                     if !self.is_sent_again(has_answer, doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
+                    if let (Some(now), [Change::StartAttempt(start)]) = (self.patience.begins_at(), &mut changes[..]) {
+                        start.at = now;
+                    }
                 }
             }
         }
@@ -453,14 +480,28 @@ impl Outbox {
         {
             return Ok(Committed { stands: vec![Done::Call(call)], provided: Ok(Vec::new()), words: 0 });
         }
+        if self.is_not_to_begin(&changes) {
+            return Err(not_begun());
+        }
         self.send_alone(queue, Batch::of(changes)).await
     }
 
     /// The call, if the attempt is running. Only its owner starts one.
     async fn started(&self, start: &StartAttempt) -> Result<Option<CallRecord>, StoreError> {
         let call = self.store.call(&start.call_id).await?;
-        Ok((call.status == CallStatus::Running && call.attempt == start.attempt).then_some(call))
+        let started = Some(call).filter(|call| call.status == CallStatus::Running && call.attempt == start.attempt);
+        if let Some(call) = &started {
+            // By the time of the try that was written it is known there.
+            let mut sent_at = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
+            sent_at.entry(call.call_id.clone()).and_modify(|sent| sent.1 = call.updated_at);
+        }
+        Ok(started)
     }
+}
+
+/// What a start comes to that is left out.
+fn not_begun() -> StoreError {
+    StoreError::Unavailable { why: NOT_BEGUN.to_owned(), source: None, retry: Retry::Later }
 }
 
 /// The answers among changes.

@@ -35,6 +35,16 @@ pub trait Patience: Send + Sync {
         false
     }
 
+    /// Whether nothing new is begun any more, a stop having been asked for: an answer that waits is then written without the start behind it.
+    fn begins_nothing(&self) -> bool {
+        false
+    }
+
+    /// When what goes out with the next try is begun; `None` leaves it at when it was first tried.
+    fn begins_at(&self) -> Option<Timestamp> {
+        None
+    }
+
     /// Comes back when a write has taken so long that what it stores is kept elsewhere, too; never, where nobody looks at the time.
     async fn too_long(&self) {
         std::future::pending::<()>().await;

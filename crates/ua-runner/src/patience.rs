@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::Env;
+use ua_core::{Env, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_ledger::{Patience, Tries};
 
@@ -98,6 +98,14 @@ impl Patience for UntilStopped {
     async fn wait_for_room(&self, doing: &str, why: &str, tries: &mut Tries) -> bool {
         let told = |left_millis| RunEvent::DatabaseFull { doing: doing.to_owned(), why: why.to_owned(), left_millis };
         self.pause(doing, why, tries, told).await
+    }
+
+    fn begins_nothing(&self) -> bool {
+        self.stop.is_stopping()
+    }
+
+    fn begins_at(&self) -> Option<Timestamp> {
+        Some(self.env.now())
     }
 
     async fn too_long(&self) {

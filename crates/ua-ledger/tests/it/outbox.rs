@@ -1,11 +1,11 @@
 //! What waits to be written is written before anybody looks, behind nothing that was refused, and once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc};
-use ua_core::{CallStatus, RawReply};
+use ua_core::{CallStatus, RawReply, Timestamp};
 use ua_ledger::{LateReplies, Outbox, Patience, Tries};
 use ua_store::conformance::{Scene, StoreSeam, Undisturbed, Writes, samples};
 use ua_store::{
@@ -112,6 +112,76 @@ async fn a_batch_whose_answer_was_lost_is_written_once() {
         assert_eq!(records.run.turn_index, 1);
         assert!(records.calls.iter().all(|call| call.status == CallStatus::Succeeded), "{:?}", records.calls);
         assert_eq!(records.receipts.len(), 2, "each answer once");
+    }
+}
+
+/// A stop is asked for while a write waits, and the next try is made at this time.
+#[derive(Default)]
+struct Stopped(AtomicBool);
+
+#[async_trait]
+impl Patience for Stopped {
+    async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
+        self.0.store(true, Ordering::SeqCst);
+        true
+    }
+
+    fn begins_nothing(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Once a stop is asked for, the answer is written without the start that was to go out behind it; one that was written already stands.
+#[tokio::test]
+async fn a_start_that_waits_behind_an_answer_is_left_out_once_a_stop_is_asked_for() {
+    for writes in [false, true] {
+        let store = Arc::new(MemStore::new());
+        let scene = Scene::begin(store.as_ref(), "run_1").await;
+        scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+        store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes, retry: Retry::Later });
+        let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
+        let outbox = Outbox::new(Arc::new(seam), scene.lease.clone()).with_patience(Arc::new(Stopped::default()));
+        outbox.hold("store an answer", settle("call_1")).await;
+        let started = outbox.start_attempt(&scene.lease, samples::start("call_2", 1, "other")).await;
+        assert_eq!(started.is_ok(), writes, "{started:?}");
+        assert_eq!(status(&store, "call_1").await, CallStatus::Succeeded, "{writes}");
+        let stands = if writes { CallStatus::Running } else { CallStatus::Prepared };
+        assert_eq!((status(&store, "call_2").await, outbox.holds()), (stands, false), "{writes}");
+    }
+}
+
+/// What waited for a database left with the try that was written.
+#[tokio::test]
+async fn a_start_has_the_time_of_the_try_that_was_written() {
+    struct Late;
+
+    #[async_trait]
+    impl Patience for Late {
+        async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
+            true
+        }
+
+        fn begins_at(&self) -> Option<Timestamp> {
+            Some(samples::at(90))
+        }
+    }
+
+    for writes in [false, true] {
+        let store = Arc::new(MemStore::new());
+        let scene = Scene::begin(store.as_ref(), "run_1").await;
+        scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+        store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes, retry: Retry::Later });
+        let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
+        let outbox = Outbox::new(Arc::new(seam), scene.lease.clone()).with_patience(Arc::new(Late));
+        outbox.hold("store an answer", settle("call_1")).await;
+        let start = samples::start("call_2", 1, "other");
+        let first_tried = start.at;
+        let started = outbox.start_attempt(&scene.lease, start).await.unwrap();
+        let at = if writes { first_tried } else { samples::at(90) };
+        let attempts = store.attempts(&started.call_id).await.unwrap();
+        assert_eq!((started.updated_at, attempts[0].started_at), (at, at), "{writes}");
     }
 }
 

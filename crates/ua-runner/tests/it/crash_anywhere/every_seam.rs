@@ -4,7 +4,7 @@
 //! Whatever came of it: the run is resumed to its end, each effect is there once, and no statement about the records is broken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -357,6 +357,66 @@ async fn a_signal_at_any_crossing_ends_the_process_and_not_the_run() {
         }
     }
     assert!(stopped > 20, "hardly any life was stopped: {stopped}");
+}
+
+/// A stop is asked for while the start of a call of this tool is written, which the database puts off once if it is busy.
+struct StopsAtStart {
+    tool: &'static str,
+    is_busy: bool,
+    is_over: AtomicBool,
+    stop: StopSignal,
+}
+
+impl StopsAtStart {
+    fn is_met(&self, crossing: &Crossing) -> bool {
+        crossing.is_of("store.start_attempt", self.tool) && !self.is_over.swap(true, Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Plan for StopsAtStart {
+    async fn before(&self, _crossing: &Crossing) {}
+
+    async fn after(&self, crossing: &Crossing) {
+        if !self.is_busy && self.is_met(crossing) {
+            self.stop.stop_gently();
+        }
+    }
+
+    fn comes_to(&self, crossing: &Crossing) -> StoreOutcome {
+        if !self.is_busy || !self.is_met(crossing) {
+            return StoreOutcome::Done;
+        }
+        self.stop.stop_gently();
+        StoreOutcome::Busy
+    }
+}
+
+/// Nothing is sent once a stop is asked for, also where its start was written, or waited behind an answer; the next process sends it, whatever
+/// retries the job allows.
+#[tokio::test]
+async fn what_a_stop_finds_between_its_start_and_the_send_is_sent_by_the_next_process() {
+    let at_once = ["notify", "upload", "send_email", "post_comment"].map(|tool| (tool, false));
+    for (tool, is_busy) in at_once.into_iter().chain([("notify", true)]) {
+        let mut scenario = Scenario::new();
+        scenario.set_job(serde_json::json!({
+            "objective": "Do everything once.", "stop_conditions": ["email_sent_once", "final_notification_sent"],
+            "budgets": {"max_retries_per_tool_call": 0},
+        }));
+        let plan = StopsAtStart { tool, is_busy, is_over: AtomicBool::new(false), stop: scenario.stop.clone() };
+        let (_, run) = scenario.drive_with(Arc::new(plan), None).await.unwrap();
+        assert_eq!(run.status, RunStatus::Stopped, "{tool}: {:?}", run.status_detail);
+        assert_eq!(scenario.world.count(tool), 0, "{tool}");
+        let calls = scenario.calls().await;
+        let call = calls.iter().find(|call| call.name.tool == tool).unwrap();
+        let not_sent = (CallStatus::FailedDefinite, Some("not_sent"));
+        let (status, code) = if is_busy { (CallStatus::Prepared, None) } else { not_sent };
+        assert_eq!((call.status, call.error_code.as_deref()), (status, code), "{tool}");
+        let mut others = calls.iter().filter(|other| other.position < call.position);
+        assert!(others.all(|other| other.status == CallStatus::Succeeded), "what came before is stored");
+        scenario.stop = StopSignal::default();
+        ends_well(&scenario, &format!("{tool}, {is_busy}")).await;
+    }
 }
 
 /// The open question about the opaque call, if its process died while the call was in flight.
