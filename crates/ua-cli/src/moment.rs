@@ -52,7 +52,7 @@ pub(crate) fn took(millis: u64) -> String {
         0..1_000 => format!("{millis} ms"),
         // Nor is half of one nothing.
         1_000..10_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
-        _ => ua_core::span_in_words(std::time::Duration::from_millis(millis)),
+        _ => ua_core::span_in_words(std::time::Duration::from_secs(millis / 1_000)),
     }
 }
 
@@ -168,6 +168,12 @@ fn in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_something_took_is_not_rounded_up() {
+        let said = [999, 1_999, 34_600, 119_999, 120_000].map(took);
+        assert_eq!(said, ["999 ms", "1.9 s", "34 s", "119 s", "2 min"]);
+    }
 
     #[test]
     fn instants_within_a_sentence_are_those_of_the_clock_on_the_wall() {

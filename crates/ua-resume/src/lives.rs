@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 use ua_core::{RunStatus, Timestamp, Trace};
+use ua_store::rules::last_sign;
 use ua_store::{CheckpointKind, EndedBy, ProcessSpan, RequestStatus, RunRecord, RunRecords};
 
 use crate::standing::Standing;
@@ -114,7 +115,11 @@ pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
 pub fn time_at_work(records: &RunRecords, standing: &Standing) -> u64 {
     let is_open = standing.is_left() || standing.is_driven();
     let last = lives_beside(records, standing).pop().filter(|_| is_open);
-    let since = last.map_or(0, |last| last.last_seen_at.since(last.started_at).as_millis());
+    let since = last.map_or(0, |last| {
+        // What it did before its last turn was committed is counted.
+        let from = records.run.held_from.unwrap_or(last.started_at);
+        last_sign(&records.run, instants(records)).unwrap_or(last.last_seen_at).since(from).as_millis()
+    });
     records.run.held_millis.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
@@ -155,8 +160,8 @@ fn life_of(records: &RunRecords, process: &ProcessSpan) -> Life {
     let (last_seen_at, end) = if let Some(at) = process.left_at {
         (at, if process.was_dropped(&run.processes) { LifeEnd::Dropped } else { end_of(process) })
     } else {
-        let seen = instants(records).into_iter().chain(run.seen_at).filter(|at| *at >= process.taken_at).max();
-        (seen.unwrap_or(process.taken_at), LifeEnd::Open)
+        let seen = last_sign(run, instants(records));
+        (seen.map_or(process.taken_at, |seen| seen.max(process.taken_at)), LifeEnd::Open)
     };
     Life {
         epoch: process.epoch,
@@ -302,6 +307,23 @@ mod tests {
         story.records.run.processes.clear();
         assert_eq!(ends(&story), [LifeEnd::Killed, LifeEnd::InOrder, LifeEnd::Killed, LifeEnd::InOrder]);
         assert_eq!(lives(&story.records)[0].last_seen_at, story.records.attempts[0].started_at);
+    }
+
+    #[test]
+    fn the_time_of_a_killed_process_is_counted_once_and_by_its_own_clock() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let read = story.asks("", &[("crawl", json!({}), read_policy())])[0].clone();
+        story.starts(&read);
+        let hour = std::time::Duration::from_hours(1);
+        let run = &mut story.records.run;
+        let taken_at = run.processes[0].taken_at;
+        // Its last turn was committed an hour after it took the run.
+        (run.held_millis, run.held_from) = (3_600_000, Some(taken_at.plus(hour)));
+        run.seen_at = Some(taken_at.plus(hour).plus(std::time::Duration::from_secs(5)));
+        assert_eq!(time_at_work(&story.records, &Standing::Crashed), 3_605_000);
+        // A row was written when the clock was ahead.
+        story.records.attempts[0].started_at = taken_at.plus(hour * 9);
+        assert_eq!(time_at_work(&story.records, &Standing::Crashed), 3_605_000);
     }
 
     #[test]

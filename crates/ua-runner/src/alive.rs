@@ -32,7 +32,24 @@ struct Looked {
     at: Timestamp,
     /// How long a person had been waited for by then.
     waited: Duration,
-    still: Duration,
+    passed: Passed,
+}
+
+/// What the wall clock said beside the time in which a process was at work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// How long the process stood still.
+    pub(crate) still: Duration,
+    /// How far the wall clock was set back. One that is set forward looks like a process that stood still.
+    back: Duration,
+}
+
+impl Passed {
+    /// How long the process was at work from `from`, when `before` had passed, until `now`.
+    pub(crate) fn at_work(self, from: Timestamp, before: Self, now: Timestamp) -> Duration {
+        let on_that_clock = now.plus(self.back.saturating_sub(before.back));
+        on_that_clock.since(from).saturating_sub(self.still.saturating_sub(before.still))
+    }
 }
 
 impl Stillness {
@@ -49,20 +66,21 @@ impl Stillness {
     /// Measures from now on. Somebody has to look every second.
     fn begin(&self) {
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Looked { at: self.env.now(), waited: self.waits.so_far(), still: Duration::ZERO });
+            Some(Looked { at: self.env.now(), waited: self.waits.so_far(), passed: Passed::default() });
     }
 
-    /// Looks at the clock, and says how long it has been altogether.
-    pub(crate) fn so_far(&self) -> Duration {
+    /// Looks at the clock, and says what it has been altogether.
+    pub(crate) fn so_far(&self) -> Passed {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(looked) = &mut *looked else { return Duration::ZERO };
+        let Some(looked) = &mut *looked else { return Passed::default() };
         let (now, waited) = (self.env.now(), self.waits.so_far());
         let gap = now.since(looked.at);
         let stood = if gap > LONGEST { gap.saturating_sub(EVERY) } else { Duration::ZERO };
         // A machine that is suspended while a person is waited for does both in the same time.
-        looked.still += stood.max(waited.saturating_sub(looked.waited).min(gap));
+        looked.passed.still += stood.max(waited.saturating_sub(looked.waited).min(gap));
+        looked.passed.back += looked.at.since(now);
         (looked.at, looked.waited) = (now, waited);
-        looked.still
+        looked.passed
     }
 }
 
@@ -80,9 +98,9 @@ pub(crate) struct TimeLimit {
 }
 
 impl TimeLimit {
-    /// Looks whether the time is used up when the process stood still for so long altogether, and tells it once.
-    fn look(&mut self, now: Timestamp, still: Duration) {
-        let held = self.held_before + now.since(self.from).saturating_sub(still);
+    /// Looks whether the time is used up when so much has passed beside the work, and tells it once.
+    fn look(&mut self, now: Timestamp, passed: Passed) {
+        let held = self.held_before + passed.at_work(self.from, Passed::default(), now);
         if !self.is_told && held >= Duration::from_secs(self.max_minutes.saturating_mul(60)) {
             self.is_told = true;
             (self.watcher)(RunEvent::TimeUsedUp { max_minutes: self.max_minutes });
@@ -107,7 +125,7 @@ pub(crate) async fn heartbeat(
         env.clock.sleep(EVERY).await;
         let so_far = still.so_far();
         limit.look(env.now(), so_far);
-        let mut sign = pin!(store.note_alive(&lease, so_far.saturating_sub(told), env.now()));
+        let mut sign = pin!(store.note_alive(&lease, so_far.still.saturating_sub(told), env.now()));
         // A database that is busy keeps a sign of life waiting for longer than a process may seem to stand still.
         let noted = loop {
             tokio::select! {
@@ -116,7 +134,7 @@ pub(crate) async fn heartbeat(
             };
         };
         match noted {
-            Ok(()) => told = so_far,
+            Ok(()) => told = so_far.still,
             Err(StoreError::Fenced { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. }) => return,
             Err(error) => tracing::debug!(%error, "a sign of life could not be stored"),
         }
@@ -125,6 +143,8 @@ pub(crate) async fn heartbeat(
 
 #[cfg(test)]
 mod tests {
+    use ua_core::{Clock, Sleep};
+
     use super::*;
 
     #[test]
@@ -133,16 +153,54 @@ mod tests {
         let pass = |span| env.clock.sleep_blocking_for_tests(span);
         let still = Stillness::new(env.clone(), PersonWaits::new(env.clone()));
         pass(Duration::from_mins(1));
-        assert_eq!(still.so_far(), Duration::ZERO, "nobody looks at the clock yet");
+        assert_eq!(still.so_far().still, Duration::ZERO, "nobody looks at the clock yet");
         still.begin();
         for _ in 0..100 {
             pass(Duration::from_millis(1_900));
-            assert_eq!(still.so_far(), Duration::ZERO);
+            assert_eq!(still.so_far().still, Duration::ZERO);
         }
         pass(Duration::from_secs(31));
-        assert_eq!(still.so_far(), Duration::from_secs(30));
+        assert_eq!(still.so_far().still, Duration::from_secs(30));
         pass(Duration::from_secs(1));
-        assert_eq!(still.so_far(), Duration::from_secs(30));
+        assert_eq!(still.so_far().still, Duration::from_secs(30));
+    }
+
+    /// A clock that somebody sets beside the time that passes.
+    #[derive(Debug, Default)]
+    struct Settable(Mutex<i64>);
+
+    impl Clock for Settable {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(*self.0.lock().unwrap())
+        }
+
+        fn sleep(&self, _span: Duration) -> Sleep {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    #[test]
+    fn work_counts_although_the_clock_is_set_back_and_no_more_when_it_is_set_forward() {
+        let clock = Arc::new(Settable(Mutex::new(1_000_000_000)));
+        let env = Env { clock: clock.clone(), entropy: Env::simulated(1).entropy };
+        let still = Stillness::new(env.clone(), PersonWaits::new(env.clone()));
+        still.begin();
+        let from = env.now();
+        let at_work = || still.so_far().at_work(from, Passed::default(), env.now());
+        let mut worked = 0;
+        for by in [0, -3_600_000, 0, 7_200_000, -60_000, 0] {
+            for _ in 0..10 {
+                *clock.0.lock().unwrap() += 1_000;
+                worked += 1;
+                at_work();
+            }
+            *clock.0.lock().unwrap() += by;
+        }
+        let missing = Duration::from_secs(worked).abs_diff(at_work());
+        assert!(missing <= Duration::from_secs(3), "a second for each step of the clock: {:?}", at_work());
+        let before = still.so_far();
+        *clock.0.lock().unwrap() += 2_000;
+        assert_eq!(still.so_far().at_work(env.now(), before, env.now()), Duration::ZERO);
     }
 
     #[test]
@@ -158,7 +216,10 @@ mod tests {
             is_told: false,
         };
         let mut told_at = |seconds, still| {
-            limit.look(from.plus(Duration::from_secs(seconds)), Duration::from_secs(still));
+            limit.look(
+                from.plus(Duration::from_secs(seconds)),
+                Passed { still: Duration::from_secs(still), ..Passed::default() },
+            );
             told.lock().unwrap().len()
         };
         assert_eq!(
@@ -177,16 +238,16 @@ mod tests {
         still.begin();
         let call = waits.under_way();
         pass(1);
-        assert_eq!(still.so_far(), Duration::ZERO, "the call is at work");
+        assert_eq!(still.so_far().still, Duration::ZERO, "the call is at work");
         let asks = waits.waiting();
         for second in 1..=75 {
             pass(1);
-            assert_eq!(still.so_far(), Duration::from_secs(second));
+            assert_eq!(still.so_far().still, Duration::from_secs(second));
         }
         pass(60);
-        assert_eq!(still.so_far(), Duration::from_secs(75 + 60), "suspended while a person is waited for");
+        assert_eq!(still.so_far().still, Duration::from_secs(75 + 60), "suspended while a person is waited for");
         drop((asks, call));
         pass(1);
-        assert_eq!(still.so_far(), Duration::from_secs(75 + 60));
+        assert_eq!(still.so_far().still, Duration::from_secs(75 + 60));
     }
 }

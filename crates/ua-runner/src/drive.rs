@@ -35,6 +35,7 @@ use self::refused_tools::RefusedTools;
 use self::session::Session;
 use self::words::UnreadWords;
 pub(crate) use self::words::is_unread;
+use crate::alive::Passed;
 use crate::budget::{Estimate, Limits};
 use crate::cas::StoredTurns;
 use crate::compose::Filled;
@@ -183,8 +184,8 @@ struct Driver<'a> {
     request: Option<Reserved>,
     session: Session,
     counted_from: Timestamp,
-    /// How long the process had stood still by then.
-    still_before: Duration,
+    /// What had passed beside the work of the process by then.
+    passed_before: Passed,
     marked_effects_of: u32,
     last_call: Option<CallId>,
     /// Files as they were when a marker last named them.
@@ -260,7 +261,7 @@ impl<'a> Driver<'a> {
             request: None,
             session: Session::default(),
             counted_from: acquired_at,
-            still_before: Duration::ZERO,
+            passed_before: Passed::default(),
             marked_effects_of: 0,
             last_call: None,
             marked_files: FileStamps::default(),
@@ -408,8 +409,8 @@ impl<'a> Driver<'a> {
 
     /// Milliseconds since time was last counted in which this process ran.
     fn held_for(&self) -> u64 {
-        let still = self.ports.still.so_far().saturating_sub(self.still_before);
-        let held = self.ports.env.now().since(self.counted_from).saturating_sub(still);
+        let passed = self.ports.still.so_far();
+        let held = passed.at_work(self.counted_from, self.passed_before, self.ports.env.now());
         u64::try_from(held.as_millis()).unwrap_or(u64::MAX)
     }
 

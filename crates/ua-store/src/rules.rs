@@ -54,9 +54,9 @@ pub use recall::{
 };
 pub(crate) use run::mark_of_run;
 pub use run::{
-    check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,
-    response_named, run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted,
-    step_ended, step_opened, step_resumed, usage_heard,
+    check_lease, check_number, check_owner, checkpoint_saved, last_sign, request_closed, request_lost,
+    request_reserved, response_named, run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen,
+    run_submitted, step_ended, step_opened, step_resumed, usage_heard,
 };
 pub use step::{EnteredStep, EntryContext, step_entered};
 pub use task::{child_made, runs_below, sub_agent};

@@ -429,8 +429,16 @@ fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     let took = u64::try_from(run.updated_at.since(run.created_at).as_millis()).unwrap_or(u64::MAX);
     let word = if run.status.is_terminal() { "Ended" } else { "Last change" };
     let held = ua_resume::time_at_work(records, standing);
+    format!("{word:<14} {}{}\n", moment::local(run.updated_at, now), spans(took, held))
+}
+
+/// How many milliseconds behind its start a run ended, as the wall clock said, and how many processes were at work on it. They
+/// are at work for no longer than the run takes, so that a clock which says so was set back: then nobody knows the other one.
+fn spans(took: u64, held: u64) -> String {
+    let was_set_back = held > took.saturating_add(1_000);
+    let after = if was_set_back { String::new() } else { format!(", {} after it started", moment::took(took)) };
     let held = if held == 0 { String::new() } else { format!(", {} at work", moment::took(held)) };
-    format!("{word:<14} {}, {} after it started{held}\n", moment::local(run.updated_at, now), moment::took(took))
+    after + &held
 }
 
 /// How many processes drove the run, and which of them did not leave it in order; nothing of one that was driven by one to its end.
@@ -582,4 +590,17 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         ),
     });
     Ok(OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_took_less_than_its_work_does_not_say_how_long() {
+        assert_eq!(spans(14_900, 14_100), ", 14 s after it started, 14 s at work");
+        assert_eq!(spans(14_000, 14_050), ", 14 s after it started, 14 s at work", "both are measured at their time");
+        assert_eq!(spans(0, 14_100), ", 14 s at work", "the clock was set back");
+        assert_eq!(spans(300, 0), ", 300 ms after it started");
+    }
 }

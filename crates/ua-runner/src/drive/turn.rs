@@ -477,7 +477,7 @@ impl Driver<'_> {
         self.ports.dispatcher.ledger().forget_answers();
         spans::committed(turn, held_millis);
         self.counted_from = now;
-        self.still_before = self.ports.still.so_far();
+        self.passed_before = self.ports.still.so_far();
         self.session.committed();
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;

@@ -125,4 +125,18 @@ pub async fn the_time_of_a_killed_owner_counts(store: &dyn Store) {
     store.note_alive(&lease, Duration::ZERO, at(5_603)).await.unwrap();
     let (_, millis) = held(6_000).await;
     assert_eq!(millis, 31_700 + 3_000);
+    // The clock was ahead, is put right while nobody drives the run, and is ahead again.
+    let (lease, before) = held(20_000).await;
+    store.note_alive(&lease, Duration::ZERO, at(20_002)).await.unwrap();
+    let (lease, millis) = held(8_000).await;
+    assert_eq!(millis, before + 2_000);
+    store.note_alive(&lease, Duration::ZERO, at(8_003)).await.unwrap();
+    let (lease, millis) = held(20_010).await;
+    assert_eq!(millis, before + 5_000);
+    // It is set back while the owner lives.
+    store.note_alive(&lease, Duration::ZERO, at(20_015)).await.unwrap();
+    store.note_alive(&lease, Duration::ZERO, at(9_000)).await.unwrap();
+    store.note_alive(&lease, Duration::ZERO, at(9_004)).await.unwrap();
+    let (_, millis) = held(9_010).await;
+    assert_eq!(millis, before + 5_000 + 9_000);
 }

@@ -19,6 +19,8 @@ use crate::taint::Taint;
 const KEPT_UNCLEAN_ENDS: usize = 32;
 /// How many processes of a run are remembered with their times.
 const KEPT_PROCESSES: usize = 32;
+/// An owner that says every second that it is alive writes nothing so long behind its last sign.
+const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 
 /// Refuses a lease that is not the newest, or whose run is not running any more.
 pub fn check_lease(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> {
@@ -160,7 +162,7 @@ pub fn run_acquired(
             let surplus = run.unclean_ends.len().saturating_sub(KEPT_UNCLEAN_ENDS);
             run.unclean_ends.drain(..surplus);
         }
-        let alive = [run.seen_at, last_write].into_iter().flatten().max().map(|last| last.min(at));
+        let alive = last_sign(&run, last_write);
         if let (Some(from), Some(until)) = (run.held_from, alive) {
             let millis = u64::try_from(until.since(from).as_millis()).unwrap_or(u64::MAX);
             run.held_millis = run.held_millis.saturating_add(millis);
@@ -194,6 +196,17 @@ pub fn run_acquired(
     Ok((RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch, id: owner.trace.clone() }, run))
 }
 
+/// When the owner of a run was last known to be alive, by its own clock. `written` is when rows of the run were written, by
+/// whomever: what was written until an earlier owner left is not its own, and whoever says that it is alive says it every
+/// second, so that a row of long behind that is of a clock which was ahead.
+pub fn last_sign(run: &RunRecord, written: impl IntoIterator<Item = Timestamp>) -> Option<Timestamp> {
+    let before = run.processes.iter().rev().skip(1).filter_map(|process| process.left_at).max();
+    let is_own = |at: &Timestamp| {
+        before.is_none_or(|before| *at > before) && run.seen_at.is_none_or(|seen| *at <= seen.plus(LONGEST_SILENCE))
+    };
+    written.into_iter().filter(is_own).chain(run.seen_at).max()
+}
+
 /// Looks at the number of an owner's batch, when so many were committed before.
 pub fn check_number(run: &RunId, batches: u64, number: u64) -> Result<(), StoreError> {
     if number == batches + 1 {
@@ -206,9 +219,11 @@ pub fn check_number(run: &RunId, batches: u64, number: u64) -> Result<(), StoreE
 }
 
 /// The run, whose owner says that it is alive, and that it was suspended for `suspended` since it last said so: the time counts from
-/// later on then, as if the run had been taken that much later.
+/// later on then, as if the run had been taken that much later. A clock that says less than at the last sign was set back, and
+/// what was counted until then stays counted, as if the run had been taken by that clock.
 pub fn run_seen(run: RunRecord, suspended: Duration, at: Timestamp) -> RunRecord {
-    let held_from = run.held_from.map(|from| if from < at { from.plus(suspended).min(at) } else { from });
+    let back = run.seen_at.map_or(Duration::ZERO, |seen| seen.since(at));
+    let held_from = run.held_from.map(|from| from.minus(back).plus(suspended).min(at));
     RunRecord { seen_at: Some(at), held_from, ..run }
 }
 

@@ -191,6 +191,8 @@ pub fn turn_committed(
     run.turn_index = commit.turn;
     run.held_millis = run.held_millis.saturating_add(commit.held_millis);
     run.held_from = Some(commit.at);
+    // The time is counted by this clock from here on: what it was set back by until now takes nothing from it.
+    run.seen_at = run.seen_at.map(|seen| seen.min(commit.at));
     run.provider_session_id.clone_from(&turn.reply.response_id);
     run.updated_at = commit.at;
     let mut messages = commit.messages;
