@@ -260,11 +260,11 @@ impl EventLogBuilder {
         Self { run_id: run.run_id.to_string(), names, entries: Vec::new() }
     }
 
-    fn note(&mut self, at: Timestamp, mut event: Value, text: String) {
+    fn note(&mut self, at: Timestamp, mut event: Value, text: impl AsRef<str>) {
         event["run_id"] = json!(self.run_id);
         event["at"] = json!(at);
         // The event beside it has what the system said as it is.
-        self.entries.push(Entry { at, event, text: in_plain_words(&text).into_owned() });
+        self.entries.push(Entry { at, event, text: in_plain_words(text.as_ref()).into_owned() });
     }
 
     fn processes(&mut self, records: &RunRecords) {

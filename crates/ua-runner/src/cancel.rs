@@ -79,12 +79,11 @@ async fn settle_tasks(
     env: &Env,
 ) -> Result<(), RunError> {
     for call in records.calls.iter().filter(|call| is_task_under_way(call)) {
-        let raw = match ended_before(store, call).await? {
-            Some(child) => last_task_reply(store, workspace, &call.call_id, &child).await?,
-            None => {
-                let text = "The sub-agent ended with the run; what it did is in its own records.";
-                RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "isError": true}) }
-            }
+        let raw = if let Some(child) = ended_before(store, call).await? {
+            last_task_reply(store, workspace, &call.call_id, &child).await?
+        } else {
+            let text = "The sub-agent ended with the run; what it did is in its own records.";
+            RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "isError": true}) }
         };
         let settlement = Some(interpret(&raw, &call.policy));
         let settle = SettleAttempt {

@@ -156,7 +156,7 @@ fn right_one(
         let ip = match named.ip().to_canonical() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
+            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
         };
         let address = SocketAddr::new(ip, named.port());
         if !ip.is_loopback() {

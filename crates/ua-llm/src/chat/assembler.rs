@@ -591,12 +591,10 @@ fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {
     if is_refusal {
         return StopReason::Refusal;
     }
-    match stop_words::stop_reason(reason) {
-        // A server that was told to use a tool, or knows no better, says `stop` behind a whole call.
-        StopReason::EndTurn if has_calls => StopReason::ToolUse,
-        // One that asks for a tool, also where no call is there, asks for something that was lost on the way, and is no answer.
-        known => known,
-    }
+    let known = stop_words::stop_reason(reason);
+    // A server that was told to use a tool, or knows no better, says `stop` behind a whole call. One that asks for a tool where no call is there asks
+    // for something that was lost on the way, and is no answer.
+    if known == StopReason::EndTurn && has_calls { StopReason::ToolUse } else { known }
 }
 
 /// The streamed arguments, parsed; their text when they are not JSON of one meaning, so that the dispatcher can refuse them.

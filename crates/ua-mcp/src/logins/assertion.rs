@@ -17,7 +17,7 @@ use ua_core::{PrintedCommand, ShowPath as _, Timestamp};
 use ua_files::{Exposed, read_private_text, user_in_words};
 
 /// How long an assertion is good: the clock of the other side may be a little off.
-const LASTS: Duration = Duration::from_secs(300);
+const LASTS: Duration = Duration::from_mins(5);
 /// The longest text of a key, in bytes: one of RSA with 16384 bits has 13 thousand.
 const MOST_OF_A_KEY: u64 = 64 * 1024;
 /// A shorter line of a key is not looked for by itself: the last one may have a few letters.
