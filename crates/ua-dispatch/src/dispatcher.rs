@@ -1,8 +1,8 @@
 //! Dispatch: the only code that holds a permit.
 //!
-//! Order for one call: stop asked? → facts (scope, digests) → admission → server ready → RUNNING → stop asked? → epoch once more → send →
-//! going on, while the tool is not done → receipt. A definite failure is retried here with backoff and nowhere else; an unknown outcome is fenced and then
-//! decided by its policy, in a live run just as on resume.
+//! Order for one call: stop asked? → facts (scope, digests) → admission → server ready → RUNNING → stop asked? → epoch once more →
+//! send → going on, while the tool is not done → receipt. A definite failure is retried here with backoff and nowhere else; an unknown
+//! outcome is fenced and then decided by its policy, in a live run just as on resume.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

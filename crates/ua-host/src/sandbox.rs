@@ -101,6 +101,7 @@ fn private(settings: &Settings, root: &Path, job_dir: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the folders that they look at")]
 mod tests {
     use super::*;
     use crate::env::Process;

@@ -728,7 +728,7 @@ fn is_foreign(path: &Path) -> bool {
 pub(crate) fn shared_with_a_group(path: &Path) -> bool {
     // Root may give it to any.
     let nobodys = rustix::process::geteuid().is_root().then_some(65_534);
-    let own = rustix::process::getgroups().unwrap_or_default().into_iter().map(|group| group.as_raw());
+    let own = rustix::process::getgroups().unwrap_or_default().into_iter().map(rustix::fs::Gid::as_raw);
     let group = nobodys.or_else(|| own.into_iter().find(|group| *group != 0 && !ua_files::is_own_group(*group)));
     group.is_some_and(|group| std::os::unix::fs::chown(path, None, Some(group)).is_ok())
 }
@@ -1063,7 +1063,7 @@ mod tests {
         assert!(refused().contains("other users can change it"), "{}", refused());
         mode("between", 0o755);
         // A group that this user has with others: only there is one to give a folder to.
-        let groups = rustix::process::getgroups().unwrap().into_iter().map(|group| group.as_raw());
+        let groups = rustix::process::getgroups().unwrap().into_iter().map(rustix::fs::Gid::as_raw);
         if let Some(shared) = groups.into_iter().find(|group| *group != 0 && !ua_files::is_own_group(*group)) {
             for shut in ["home", "home/.config", "between", "checkout"] {
                 chown(path(shut), None, Some(shared)).unwrap();

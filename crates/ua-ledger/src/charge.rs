@@ -31,8 +31,8 @@ impl Ledger {
         settlement
     }
 
-    /// What an earlier attempt of a call leaves open that its newest one, which did nothing, does not say: of a read by its name alone, which is a
-    /// guess. It is in no doubt, so it is only said.
+    /// What an earlier attempt of a call leaves open that its newest one, which did nothing, does not say: of a read by its name
+    /// alone, which is a guess. It is in no doubt, so it is only said.
     pub(crate) async fn left_open_by(&self, call: &CallRecord) -> Option<String> {
         if !call.policy.is_read_by_name() || call.attempt < 2 {
             return None;

@@ -430,8 +430,8 @@ impl Outbox {
         matches!(changes, [Change::StartAttempt(_)]) && self.patience.begins_nothing()
     }
 
-    /// Sends what waits, and `changes` behind it. A start is left out once a stop is asked for, and otherwise has the time of the try with which it went
-    /// out: what waited for a database did not leave before.
+    /// Sends what waits, and `changes` behind it. A start is left out once a stop is asked for, and otherwise has the time of the try
+    /// with which it went out: what waited for a database did not leave before.
     async fn send_behind(
         &self,
         queue: &mut MutexGuard<'_, Queue>,

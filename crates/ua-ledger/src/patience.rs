@@ -35,7 +35,7 @@ pub trait Patience: Send + Sync {
         false
     }
 
-    /// Whether nothing new is begun any more, a stop having been asked for: an answer that waits is then written without the start behind it.
+    /// Whether nothing new is begun any more, a stop having been asked for: an answer that waits is written without the start behind it.
     fn begins_nothing(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ use crate::sent_files::SentFiles;
 /// The field of a word's binding that says where the call would go.
 const DESTINATION: &str = "destination";
 
-/// Why an attempt never left that a stop was asked for before it could. It is no attempt that was made in vain: whoever resumes the run sends it.
+/// Why an attempt never left that a stop was asked for before it could. It was not made in vain: whoever resumes the run sends it.
 pub const STOPPED: &str = "a stop was asked for before it was sent";
 
 /// What a verdict goes by, beside the rows.

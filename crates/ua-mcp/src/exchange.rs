@@ -52,8 +52,8 @@ pub(crate) struct Sending {
     pub(crate) listener: Option<Listener>,
     /// Whether it does no harm to send it once more, so that it is enough to be told that it was refused.
     pub(crate) may_repeat: bool,
-    /// Whether its first answer counts, whatever its server says of it besides: what is simply done again. A key lets a call be made again as well, and
-    /// what is in doubt then is sent under it once more, which does no harm.
+    /// Whether its first answer counts, whatever its server says of it besides: what is simply done again. A key lets a call be made
+    /// again as well, and what is in doubt then is sent under it once more, which does no harm.
     pub(crate) first_counts: bool,
 }
 
@@ -71,7 +71,17 @@ impl Sending {
     pub(crate) fn request(method: &'static str, params: Map<String, Value>, meta: Map<String, Value>) -> Self {
         let (key_header, timeout, listener) = (None, None, None);
         let (may_repeat, first_counts) = (true, true);
-        Self { method, params, meta, key_header, param_headers: Vec::new(), timeout, listener, may_repeat, first_counts }
+        Self {
+            method,
+            params,
+            meta,
+            key_header,
+            param_headers: Vec::new(),
+            timeout,
+            listener,
+            may_repeat,
+            first_counts,
+        }
     }
 }
 

@@ -503,8 +503,8 @@ impl CallRecord {
         error_in_words(self.error_code.as_deref(), self.error_detail.as_deref())
     }
 
-    /// Whether it failed without having done anything in its newest attempt, and an earlier one was lost: of a read by its name alone, which is in no
-    /// doubt.
+    /// Whether it failed without having done anything in its newest attempt, and an earlier one was lost: of a read by its name alone,
+    /// which is in no doubt.
     pub fn leaves_a_loss_open(&self) -> bool {
         let says = || self.error_detail.as_ref().is_some_and(|detail| detail.contains(EARLIER_LOST));
         self.status == CallStatus::FailedDefinite && self.policy.is_read_by_name() && says()

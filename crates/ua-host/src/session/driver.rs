@@ -164,7 +164,7 @@ impl Driver {
             servers.shutdown().await;
             return Err(error);
         }
-        let slow = self.tell_if_slow(names);
+        let slow = self.tell_if_slow(&names);
         let to_end = (is_top && !is_to_end).then(|| self.tell_if_to_end(run));
         let told_strays = is_top.then(|| self.people.clone());
         let watcher = noting_strays(&servers, logs.clone(), redactor.clone(), env.clone(), told_strays, watcher);
@@ -205,9 +205,9 @@ impl Driver {
     }
 
     /// Says what is waited for when tool servers take long to start: nothing else happens meanwhile.
-    fn tell_if_slow(&self, names: Vec<String>) -> JoinHandle<()> {
+    fn tell_if_slow(&self, names: &[String]) -> JoinHandle<()> {
         let (people, env) = (self.people.clone(), self.host.env().clone());
-        let told = servers::still_starting(self.host.settings(), &names);
+        let told = servers::still_starting(self.host.settings(), names);
         tokio::spawn(async move {
             env.clock.sleep(servers::SLOW_START).await;
             people.remark(&told);

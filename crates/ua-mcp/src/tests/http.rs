@@ -205,8 +205,7 @@ async fn a_call_of_which_its_server_says_two_things_is_in_doubt() {
         let (asks, _asked) = tokio::sync::mpsc::unbounded_channel();
         let listener = Some(crate::host::Listener { call_id: ua_core::CallId::parse("call_1").unwrap(), asks });
         let may_repeat = true; // a key alone is not enough
-        let behind =
-            Sending { listener, may_repeat, first_counts, ..sending("refused_behind_progress", json!({})) };
+        let behind = Sending { listener, may_repeat, first_counts, ..sending("refused_behind_progress", json!({})) };
         let outcome = connection.call(behind, &ua_core::system::env()).await;
         let is_in_doubt = matches!(&outcome, Outcome::Lost { why } if why.contains("told of its progress"));
         assert_eq!(is_in_doubt, !first_counts, "{outcome:?}");

@@ -243,7 +243,9 @@ async fn a_keyed_call_of_which_its_server_says_two_things_is_in_doubt() {
         match outcome {
             Outcome::Lost { why } if on_unknown != OnUnknown::Redo => assert!(why.contains("was not begun"), "{why}"),
             Outcome::Raw(RawReply::RpcError { code: -32601, .. }) if on_unknown == OnUnknown::Redo => {}
-            outcome => panic!("{on_unknown:?}: {outcome:?}"),
+            outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => {
+                panic!("{on_unknown:?}: {outcome:?}")
+            }
         }
     }
     run.transport.shutdown().await;

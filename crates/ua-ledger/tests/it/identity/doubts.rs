@@ -320,7 +320,7 @@ async fn a_repeat_that_rests_on_its_key_does_not_outlive_it() {
     }
 }
 
-/// That a tool only reads is a guess where only its name says so: a refusal of the second attempt does not say that the first, lost one did nothing.
+/// That a tool only reads is a guess where only its name says so: that the second attempt was refused does not say it of the lost one.
 #[tokio::test]
 async fn a_read_by_its_name_that_was_lost_and_refused_then_is_not_said_to_have_done_nothing() {
     let refused = |status| {

@@ -392,8 +392,8 @@ impl Plan for StopsAtStart {
     }
 }
 
-/// Nothing is sent once a stop is asked for, also where its start was written, or waited behind an answer; the next process sends it, whatever
-/// retries the job allows.
+/// Nothing is sent once a stop is asked for, also where its start was written, or waited behind an answer; the next process sends it,
+/// whatever retries the job allows.
 #[tokio::test]
 async fn what_a_stop_finds_between_its_start_and_the_send_is_sent_by_the_next_process() {
     let at_once = ["notify", "upload", "send_email", "post_comment"].map(|tool| (tool, false));
