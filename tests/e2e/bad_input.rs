@@ -180,8 +180,12 @@ fn names_that_fit_no_run_or_several_change_nothing() {
 fn last_means_nothing_before_the_first_run() {
     let env = env();
     let job = env.job(&json!({"artifacts": {"workspace_dir": ".."}}), &json!([{"text": "hi"}]));
-    // Refused after the database was made, which leaves it without a run.
+    // Refused before anything is made.
     env.run(&["job", &job]).code(2);
+    env.run(&["resume", "last"]).refused(2, &["no job was run here yet", "ua job FILE"]);
+    // A database whose only run was deleted.
+    env.run(&["job", &env.job(&json!({}), &json!([{"text": "hi"}])), "--run-id", "r"]).code(0);
+    env.run(&["runs", "delete", "r", "--yes"]).code(0);
     env.run(&["resume", "last"]).refused(2, &["no run yet", "ua job FILE"]);
 }
 
