@@ -177,12 +177,12 @@ async fn what_others_wrote_about_a_run_is_not_put_back() {
     driven.send(Driven::reserve(2)).await.unwrap();
     driven.send(driven.record(2)).await.unwrap().provided.unwrap();
     other.request_cancel(driven.run(), "enough", samples::at(7)).await.unwrap();
-    other.note_alive(&driven.lease, Duration::ZERO, samples::at(40)).await.unwrap();
+    other.note_alive(&driven.lease, Duration::ZERO, samples::at(8)).await.unwrap();
     let ended = driven.send(driven.end(2)).await.unwrap();
     assert_eq!(ended.words, 1, "the owner is told that somebody said something");
     let run = other.run(driven.run()).await.unwrap();
     assert_eq!((run.turn_index, run.cancel_requested_at), (2, Some(samples::at(7))));
-    assert_eq!(run.seen_at, Some(samples::at(40)));
+    assert_eq!(run.seen_at, Some(samples::at(8)));
 }
 
 #[tokio::test]
