@@ -154,7 +154,7 @@ fn learn_of(host: &Host, servers: &[ServerSpec]) -> Result<(), HostError> {
 /// How long tools are listed before somebody is told what is waited for.
 pub(crate) const SLOW_START: Duration = Duration::from_secs(2);
 
-/// How long a tool server may take to start where nobody says, as in [`McpConfig`].
+/// How long a tool server may take to start where nobody says, as in [`McpConfig`](ua_mcp::McpConfig).
 const USUAL_START: Duration = Duration::from_secs(30);
 
 /// The names of servers, as people are shown them.
