@@ -578,7 +578,7 @@ fn refuse_new_of_a_taken_key(request: &JobRequest, holder: &RunRecord) -> Result
         "run {id} has the job key {key:?}, and `--new` queues no second run of a key: it is a promise that the job is done once"
     ))
     .hint(format!(
-        "`ua runs show {id}` shows that run; `--job-key KEY` in the place of `--new` queues another one under a key of its own; nothing \
+        "`ua runs show {id}` shows that run; `--job-key KEY` instead of `--new` queues another one under a key of its own; nothing \
          was queued"
     ))
     .field("kind", "job_key_taken")
