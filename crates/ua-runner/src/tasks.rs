@@ -231,7 +231,18 @@ impl SubAgents for ChildRuns {
             return Ok(Carried::Parked { reason: RunStop::Provider, detail: of_child(&child, &detail) });
         }
         let workspace = self.workspace.make_task(&call.call_id)?;
-        let (conclusion, child) = self.driver.drive(&self.lease, child, workspace, stop).await?;
+        let (conclusion, child) = match self.driver.drive(&self.lease, child, workspace, stop).await {
+            Ok(driven) => driven,
+            Err(error) => {
+                let child = self.store.run(&id).await.map_err(RunError::at("read the sub-agent's run"))?;
+                if !child.status.is_terminal() {
+                    return Err(error);
+                }
+                // Whoever owned the child before may have ended it since it was read: what it came to stands.
+                tracing::warn!(error = chain(error.as_ref()), run = %id, "a sub-agent that ended was not driven to its end");
+                return self.answer(call, &child).await;
+            }
+        };
         match conclusion {
             Conclusion::Waiting { question } => Ok(Carried::Waiting(question)),
             Conclusion::Stopped { reason: RunStop::Interrupt, .. } => Ok(Carried::Stopped),

@@ -3,8 +3,8 @@
 //!
 //! The check before a run is driven (`PastKnown` of the runner) and what a person accepts (`ua_runner::accept_forgotten`) ask the store, over
 //! `Store::forgotten`. The simulation's stores (`InRounds`) ask here: the log is modelled from its source, in one place, for both stores. What is left
-//! out: that a person put a record right (what is corrected here counts as refuted there), where attempts went, lines that a death between commit and append loses, cut lines, and
-//! lines of older versions, which do not say whose family they are of.
+//! out: where attempts went, lines that a death between commit and append loses, cut lines, and lines of older versions, which do not say whose
+//! family they are of.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -64,6 +64,7 @@ fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
         found_by: Some(made_by(attempt).map_or_else(|| call.names_if_sent(), |(of, _)| of.found_by)),
         external_correlation_id: call.external_correlation_id.clone().filter(|_| newest),
         resolution: call.resolution.filter(|_| newest).map(|resolution| resolution.as_str().to_owned()),
+        correction: call.correction.clone().filter(|_| newest),
         ..Forgotten::default()
     }
 }
@@ -82,6 +83,12 @@ fn said(run: &RunRecord, at: Timestamp, word: String, question: Option<&Question
 
 fn has_ended(call: &CallRecord) -> bool {
     !matches!(call.status, CallStatus::Running | CallStatus::Unknown)
+}
+
+/// Whether a person put the record right after what the store has of it was stored.
+fn lacks_the_word(stored: &CallRecord, known: &Forgotten) -> bool {
+    let word = known.correction.as_ref();
+    word.is_some_and(|word| stored.correction.as_ref().is_none_or(|stored| stored.at < word.at))
 }
 
 impl Mirror {
@@ -163,7 +170,10 @@ impl Mirror {
                     KnownBy::Nothing => false,
                     KnownBy::Another => line.did_nothing(),
                     KnownBy::Attempt(own) if attempts.iter().any(|other| other.attempt > own.attempt) => true,
-                    KnownBy::Attempt(_) => !had_ended || has_ended(&store.call(&call).await?),
+                    KnownBy::Attempt(_) => {
+                        let stored = store.call(&call).await?;
+                        (!had_ended || has_ended(&stored)) && !lacks_the_word(&stored, &line)
+                    }
                 };
                 if !is_known {
                     forgotten.push(line);

@@ -71,6 +71,7 @@ pub(crate) struct Family {
     pub(crate) env: Env,
     job: serde_json::Value,
     has_slow_tools: bool,
+    is_outrun: bool,
     pub(crate) root: RunId,
     folder: tempfile::TempDir,
 }
@@ -86,6 +87,8 @@ struct Life {
     env: Env,
     plan: Arc<dyn Plan>,
     stop: StopSignal,
+    /// Whether somebody who owned its sub-agents before ends each of them just before it would.
+    is_outrun: bool,
 }
 
 #[async_trait]
@@ -99,7 +102,11 @@ impl ChildDriver for Life {
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         assert!(!child.status.is_terminal(), "a sub-agent that has ended is not driven again");
         let life = Self { stop: stop.clone(), ..self.clone() };
-        Ok(life.run(child.run_id, Some(above.clone())).await?)
+        let driven = life.run(child.run_id, Some(above.clone())).await?;
+        if self.is_outrun {
+            return Err("the run has ended already".into());
+        }
+        Ok(driven)
     }
 }
 
@@ -138,6 +145,7 @@ impl Family {
             env: Env::simulated(42),
             job: serde_json::from_str(job).unwrap(),
             has_slow_tools: false,
+            is_outrun: false,
             root: RunId::parse("run_root").unwrap(),
             folder: folder(),
         }
@@ -146,6 +154,11 @@ impl Family {
     /// The same with tools that take their time.
     pub(crate) fn with_slow_tools(script: &str, job: &str) -> Self {
         Self { has_slow_tools: true, ..Self::new(script, job) }
+    }
+
+    /// The same with somebody who ends each sub-agent between a look at it and its being taken.
+    pub(crate) fn with_outrun_parent(script: &str, job: &str) -> Self {
+        Self { is_outrun: true, ..Self::new(script, job) }
     }
 
     /// One process's life: `None` if it died.
@@ -167,6 +180,7 @@ impl Family {
             env: self.env.clone(),
             plan: if self.has_slow_tools { Arc::new(SlowTools(plan.clone())) } else { plan.clone() },
             stop,
+            is_outrun: self.is_outrun,
         };
         let ended = tokio::select! {
             biased;

@@ -67,6 +67,15 @@ async fn check_end(family: &Family, at: &str) {
     family.check(at).await;
 }
 
+/// An owner that slept may wake up and end a sub-agent after its successor looked at it: what it came to counts.
+#[tokio::test]
+async fn a_sub_agent_that_somebody_else_has_ended_meanwhile_is_no_failure() {
+    let family = Family::with_outrun_parent(SCRIPT, JOB);
+    let run = family.live(None).await.unwrap();
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.status_detail);
+    check_end(&family, "outrun").await;
+}
+
 #[tokio::test]
 async fn every_effect_of_the_tree_happens_once_wherever_we_die() {
     let (mut reused, mut resumed) = (0, 0);
