@@ -535,6 +535,7 @@ fn refused(call: &ua_core::CallId, how: Option<&str>, error: &StoreError) -> Hos
         | StoreError::ScopeTouched { .. }
         | StoreError::Corrected { .. }
         | StoreError::EffectLimit { .. }
+        | StoreError::NotBegun
         | StoreError::HoldsSecret { .. }
             | StoreError::Repeated { .. }
             | StoreError::WentBack { .. }

@@ -324,6 +324,7 @@ impl HostError {
             | StoreError::ScopeTouched { .. }
             | StoreError::Corrected { .. }
             | StoreError::EffectLimit { .. }
+            | StoreError::NotBegun
             | StoreError::Repeated { .. } => Self::failed(message),
             StoreError::WentBack { .. } => Self::failed(message).of_lost_writes().hint([
                 text(

@@ -378,7 +378,7 @@ impl Ledger {
                 self.has_asked.store(true, Ordering::Relaxed);
                 Ok(None)
             }
-            Err(source) if Outbox::was_not_begun(&source) => {
+            Err(StoreError::NotBegun) => {
                 events::not_started(&call);
                 Ok(None)
             }

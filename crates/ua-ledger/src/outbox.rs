@@ -25,7 +25,7 @@ use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope, Timesta
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability,
     Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, Lost, MessageRecord, PastStore, QuestionRecord,
-    QuestionsOf, Retry, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
+    QuestionsOf, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
     StoreError, TrailOf, Turns,
 };
 
@@ -54,9 +54,6 @@ const MOST_SENT: usize = 1_000;
 
 /// So many bytes of answers take no longer to write than a small one.
 const AT_A_TIME: usize = 512 * 1024;
-
-/// Why a start that was to go out behind an answer did not.
-const NOT_BEGUN: &str = "a stop was asked for before it was begun";
 
 /// What is done when a change is known to be committed.
 pub type Stored = Box<dyn FnOnce() + Send>;
@@ -415,11 +412,6 @@ impl Outbox {
         committed
     }
 
-    /// Whether a start came to nothing because a stop was asked for while what is written before it waited: it is not committed.
-    pub(crate) fn was_not_begun(error: &StoreError) -> bool {
-        matches!(error, StoreError::Unavailable { why, .. } if why == NOT_BEGUN)
-    }
-
     /// The call whose answer waits to be written, if one does.
     pub(crate) async fn waiting_answer(&self) -> Option<CallId> {
         answers(self.queue.lock().await.waiting.iter()).next().map(|settle| settle.call_id.clone())
@@ -452,7 +444,7 @@ impl Outbox {
                 Ok(Committed { provided, words, .. }) => {
                     self.sent(queue, durability);
                     if is_left_out {
-                        return Err(not_begun());
+                        return Err(StoreError::NotBegun);
                     }
                     return Ok(Committed { stands: provided?, provided: Ok(Vec::new()), words });
                 }
@@ -481,7 +473,7 @@ impl Outbox {
             return Ok(Committed { stands: vec![Done::Call(call)], provided: Ok(Vec::new()), words: 0 });
         }
         if self.is_not_to_begin(&changes) {
-            return Err(not_begun());
+            return Err(StoreError::NotBegun);
         }
         self.send_alone(queue, Batch::of(changes)).await
     }
@@ -497,11 +489,6 @@ impl Outbox {
         }
         Ok(started)
     }
-}
-
-/// What a start comes to that is left out.
-fn not_begun() -> StoreError {
-    StoreError::Unavailable { why: NOT_BEGUN.to_owned(), source: None, retry: Retry::Later }
 }
 
 /// The answers among changes.

@@ -87,6 +87,7 @@ pub(crate) fn is_worth_a_reload(error: &StoreError) -> bool {
         | StoreError::ScopeTouched { .. }
         | StoreError::Corrected { .. }
         | StoreError::EffectLimit { .. }
+        | StoreError::NotBegun
         | StoreError::HoldsSecret { .. }
         | StoreError::Repeated { .. }
         | StoreError::WentBack { .. }

@@ -78,6 +78,7 @@ impl RunError {
             | StoreError::ScopeTouched { .. }
             | StoreError::Corrected { .. }
             | StoreError::EffectLimit { .. }
+            | StoreError::NotBegun
             | StoreError::HoldsSecret { .. }
             | StoreError::Repeated { .. }
             | StoreError::WentBack { .. }

@@ -170,6 +170,9 @@ pub enum StoreError {
         /// The limit.
         max: u32,
     },
+    /// A stop was asked for while what is written before it waited, so that it was not written: it is not committed, and was not tried.
+    #[error("the call was not started: a stop was asked for before it could be")]
+    NotBegun,
     /// What a person said, or a file, has the value of a secret in it and would be stored as it is.
     #[error("the {what} contains the value of {name}; nothing was stored")]
     HoldsSecret {
@@ -214,6 +217,7 @@ impl StoreError {
             | Self::ScopeTouched { .. }
             | Self::Corrected { .. }
             | Self::EffectLimit { .. }
+            | Self::NotBegun
             | Self::HoldsSecret { .. } => true,
             Self::Corrupt { .. } | Self::Unavailable { .. } => false,
         }
@@ -222,7 +226,9 @@ impl StoreError {
     /// What the caller may do next.
     pub fn class(&self) -> FailureClass {
         match self {
-            Self::Conflict { .. } | Self::Unavailable { retry: Retry::Later, .. } => FailureClass::Transient,
+            Self::Conflict { .. } | Self::NotBegun | Self::Unavailable { retry: Retry::Later, .. } => {
+                FailureClass::Transient
+            }
             Self::Fenced { .. }
             | Self::Repeated { .. }
             | Self::WentBack { .. }
