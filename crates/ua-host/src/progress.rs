@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, ShortNames, Timestamp, span_in_words};
+use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, RunStop, ShortNames, Timestamp, span_in_words};
 use ua_dispatch::{Asked, CallProgress, Finding};
 use ua_evidence::os_words::in_plain_words;
 use ua_report::{LogLine, charged_tokens};
 use ua_runner::{RunEvent, Watcher, Workspace};
-use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionsOf, RunRecord, RunStore as _, Store};
+use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionsOf, RunRecord, RunStore as _, Store, Turns};
 
 use crate::error::HostError;
 use crate::people::{ObservedEvent, People};
@@ -359,6 +359,25 @@ pub(crate) fn keep_new_lines(workspace: &Workspace, redactor: &Redactor, mut lin
     let kept = ua_report::Told::in_trace(&String::from_utf8_lossy(&kept));
     lines.retain(|line| !kept.has(line));
     keep_lines(workspace, redactor, &lines);
+}
+
+/// So many turns at the end of a run are looked through for what no process told. What belongs to no turn is looked at whole.
+const LOOKED_THROUGH: u32 = 50;
+
+/// Keeps in the logs of a run what its rows have and this process did not say, and how it leaves the run. What cannot be read is in the rows all the
+/// same, and an export has it.
+pub(crate) async fn keep_leaving(store: &dyn Store, workspace: &Workspace, redactor: &Redactor, run: &RunId) {
+    let Ok(run) = store.run(run).await else { return };
+    let newest = Turns::Range(run.turn_index.saturating_sub(LOOKED_THROUGH).max(1), run.turn_index.saturating_add(1));
+    if let Ok(mut records) = store.load_of(&run.run_id, newest).await {
+        if run.stop_reason == Some(RunStop::Interrupt)
+            && let Ok(markers) = store.load_of(&run.run_id, Turns::Markers(0, u32::MAX)).await
+        {
+            records.checkpoints = markers.checkpoints;
+        }
+        keep_new_lines(workspace, redactor, ua_report::untold_lines(&records));
+    }
+    keep_lines(workspace, redactor, &ua_report::end_lines(&run));
 }
 
 /// Keeps in the logs of a run what people did since its last process left it, and how it ended, for whoever ended it without driving it. Nothing

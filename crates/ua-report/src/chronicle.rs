@@ -93,6 +93,17 @@ pub fn answer_lines(run: &RunRecord, questions: &[QuestionRecord]) -> Vec<LogLin
     log.told()
 }
 
+/// What stands in a run's rows and no process may have told: a question that nobody was asked aloud, a person's answer and what the model was told of
+/// it, settings that were changed, signals. Of `records` the turns that they have.
+pub fn untold_lines(records: &RunRecords) -> Vec<LogLine> {
+    let mut log = EventLogBuilder::of(&records.run, records.short_names());
+    log.overrides(&records.overrides);
+    log.questions(records);
+    log.told_to_the_model(records);
+    log.signals(records);
+    log.told()
+}
+
 /// What a process that leaves a run writes last.
 pub fn end_lines(run: &RunRecord) -> Vec<LogLine> {
     let mut log = EventLogBuilder::of(run, ShortNames::default());
@@ -215,7 +226,8 @@ fn entries(records: &RunRecords) -> Vec<Entry> {
         log.call(&records.run, &rows, call);
     }
     log.questions(records);
-    log.guidance(records);
+    log.told_to_the_model(records);
+    log.progress(records);
     log.signals(records);
     log.end(&records.run);
     log.sorted()
@@ -396,12 +408,15 @@ impl EventLogBuilder {
         }
     }
 
-    fn guidance(&mut self, records: &RunRecords) {
+    fn told_to_the_model(&mut self, records: &RunRecords) {
         for told in records.messages.iter().filter(|told| told.message.origin == Origin::Guidance) {
             let text = told.message.text();
             let event = json!({"event": "guided", "turn": told.turn, "text": text});
             self.note(told.created_at, event, guided(&text));
         }
+    }
+
+    fn progress(&mut self, records: &RunRecords) {
         for iteration in ua_resume::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
             let Some(begun_at) = iteration.begun_at else { continue };
             let (number, of) = (iteration.number, records.run.max_iterations);

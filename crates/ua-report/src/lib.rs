@@ -19,7 +19,7 @@ mod transcript;
 pub use changed::ChangedFile;
 pub use chronicle::{
     LogFiles, LogLine, Told, answer_lines, attempted, charged_tokens, completed_logs, end_lines, guided, log_files,
-    start_lines,
+    start_lines, untold_lines,
 };
 pub use export::{RunExport, rule_in_words};
 pub use restart::{RestartPlace, UNFINISHED, restart_page};

@@ -186,9 +186,7 @@ impl Driver {
             to_end.abort();
         }
         servers.shutdown().await;
-        if let Ok(run) = self.port.run(&id).await {
-            progress::keep_lines(&logs, host.redactor(), &ua_report::end_lines(&run));
-        }
+        progress::keep_leaving(self.port.as_ref(), &logs, host.redactor(), &id).await;
         scrub_logs(&logs, &redactor);
         worked
     }
