@@ -86,6 +86,55 @@ fn every_file_of_a_workspace_is_written_anew_from_the_database() {
     assert_eq!(paths, ["transcript.md"]);
 }
 
+/// What an export would put into the logs of a run, because no process told it, is nothing.
+#[test]
+fn the_logs_that_a_run_keeps_tell_what_its_rows_tell() {
+    let untold = |env: &TestEnv| {
+        let told = || ["run.log", "trace.jsonl"].map(|file| fs::read_to_string(env.workspace().join(file)).unwrap());
+        let before = told();
+        env.run(&["runs", "export", "r"]).code(0);
+        let lines_of = |texts: [String; 2]| texts.map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+        let (before, after) = (lines_of(before), lines_of(told()));
+        [0, 1].map(|file| after[file].iter().filter(|line| !before[file].contains(line)).cloned().collect::<Vec<_>>())
+    };
+    let none: [Vec<String>; 2] = [Vec::new(), Vec::new()];
+
+    // A question about a call of which nobody said what it would be, a person's words on it, more turns.
+    let env = env().with_forum();
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
+    let last = json!({"text": "It is done.", "expect": {"contains": ["Leave it as it is."]}});
+    let fields = json!({"tools": {"builtin": false}, "stop_conditions": [{"effect": "email.send"}], "budgets": {"max_turns": 2}});
+    env.run(&["job", &env.job(&fields, &json!([post, {"text": "Posted."}, last])), "--run-id", "r"]).code(75);
+    assert_eq!(untold(&env), none, "with a question");
+    let question = || env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    env.run(&["answer", &question(), "retry", "--text", "Leave it as it is."]).code(0);
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(untold(&env), none, "stopped behind the answer");
+    env.run(&["resume", "r", "--max-turns", "+2"]).code(75);
+    assert_eq!(untold(&env), none, "with a budget that was raised");
+    env.run(&["answer", &question(), "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(untold(&env), none, "at its end");
+}
+
+/// The same of a signal, and of a process that was killed.
+#[test]
+fn the_logs_that_a_run_keeps_tell_of_signals() {
+    let env = env().with_forum();
+    let wait = json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": "x", "until": env.arg("gate")}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([read("a page"), wait, {"text": "Done."}]));
+    let process = env.start(&["job", &job, "--run-id", "r"]);
+    until("the second call to run", || env.try_rows("SELECT status FROM tool_calls") == ["succeeded", "running"]);
+    process.signal(rustix::process::Signal::TERM);
+    until("the signal to be noticed", || process.stderr().contains("nothing new is started"));
+    fs::write(env.path("gate"), "").unwrap();
+    process.wait().code(130);
+    let log = fs::read_to_string(env.workspace().join("run.log")).unwrap();
+    env.run(&["runs", "export", "r"]).code(0);
+    assert_eq!(fs::read_to_string(env.workspace().join("run.log")).unwrap(), log);
+    assert_eq!(log.matches("stopping: ").count(), 1, "{log}");
+}
+
 #[test]
 fn one_document_holds_every_row_and_goes_where_it_is_told() {
     let env = env().with_forum();
