@@ -16,7 +16,8 @@ use serde_json::{Map, Value};
 use ua_core::{Costs, RunStatus, RunStop, Timestamp};
 use ua_host::Database;
 use ua_host::gateway::Asked;
-use ua_resume::answers::{Reach, WayToAnswer};
+use ua_host::home::Home;
+use ua_resume::answers::{KnownFact, Reach, WayToAnswer};
 use ua_resume::{Commands, JobChange, Standing};
 use ua_runner::{ForkFile, UsageSummary};
 use ua_store::{
@@ -252,6 +253,9 @@ pub(crate) struct OpenQuestion {
     /// The words for these answers, as they are typed behind the question.
     #[serde(skip)]
     pub(crate) words: Vec<&'static str>,
+    /// What is known beside its text, as a person is shown it: `name` and `text` of each fact. A text may have words of a model or a tool in it.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) known: Vec<KnownFact>,
     /// What has to be said beside it about the answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remark: Option<&'static str>,
@@ -298,13 +302,32 @@ impl OpenQuestion {
     }
 
     /// Those of this database.
-    pub(crate) async fn all(store: &Database, questions: &[QuestionRecord]) -> Result<Vec<Self>, HostError> {
+    pub(crate) async fn all(
+        home: &Home,
+        store: &Database,
+        questions: &[QuestionRecord],
+    ) -> Result<Vec<Self>, HostError> {
         let mut all = Vec::with_capacity(questions.len());
         for question in questions {
-            let top = ua_host::tree::top(store, &question.run_id).await?;
-            all.push(Self::of(question, ua_host::questions::reach(store, question).await?).below(&top));
+            all.push(Self::with_what_is_known(home, store, question).await?);
         }
         Ok(all)
+    }
+
+    /// One of this database.
+    pub(crate) async fn with_what_is_known(
+        home: &Home,
+        store: &Database,
+        question: &QuestionRecord,
+    ) -> Result<Self, HostError> {
+        let top = ua_host::tree::top(store, &question.run_id).await?;
+        let beside = ua_host::questions::beside(home, store, question).await?;
+        Ok(Self::of(question, beside.reach).below(&top).knowing(beside.known))
+    }
+
+    /// The same with what is known about it.
+    pub(crate) fn knowing(self, known: Vec<KnownFact>) -> Self {
+        Self { known, ..self }
     }
 
     /// The same below the run at the top of its tree.
@@ -316,6 +339,7 @@ impl OpenQuestion {
     /// One of the gateway, whose folder its commands name.
     pub(crate) fn of_gateway(asked: &Asked, commands: &Commands) -> Self {
         Self::naming(&asked.question, asked.reach, |command| commands.complete(&command).into_owned())
+            .knowing(asked.known.clone())
     }
 
     fn naming(question: &QuestionRecord, reach: Reach, complete: impl Fn(String) -> String) -> Self {
@@ -339,6 +363,7 @@ impl OpenQuestion {
             question: question.clone(),
             answer_with: ways.into_iter().map(|way| complete(way.command)).collect(),
             words,
+            known: Vec::new(),
             remark: reach.remark(),
             sub_agent_of: None,
         }

@@ -15,13 +15,14 @@ use tokio::io::AsyncWriteExt as _;
 use ua_core::{PrintedCommand, RunId, RunStatus, RunStop, Timestamp, sha256};
 use ua_files::Folder;
 use ua_resume::Commands;
-use ua_resume::answers::{Reach, Whose, ways};
+use ua_resume::answers::{self, KnownFact, Reach, Whose, ways};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, ScheduleRecord};
 
 use crate::base_url;
 use crate::error::HostError;
 use crate::home::Home;
 use crate::people::People;
+use crate::questions;
 use crate::settings::Settings;
 
 /// How long one way of telling may take.
@@ -82,7 +83,7 @@ impl Alerts {
         match run.status {
             RunStatus::WaitingForHuman => {
                 for question in records.questions.iter().filter(|q| q.status == QuestionStatus::Open) {
-                    self.tell_of_question(&to(people), run, question).await;
+                    self.tell_of_question(&to(people), run, question, &known(records, question)).await;
                 }
             }
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled if self.at_the_end => {
@@ -125,8 +126,14 @@ impl Alerts {
     }
 
     /// Tells that somebody waits for the answer to a question. `warn` is told what went wrong with that; whether nothing did.
-    pub(crate) async fn tell_of_question(&self, warn: &Warn<'_>, run: &RunRecord, question: &QuestionRecord) -> bool {
-        self.once(warn, question.question_id.as_str(), &waiting(run, question, &self.commands)).await
+    pub(crate) async fn tell_of_question(
+        &self,
+        warn: &Warn<'_>,
+        run: &RunRecord,
+        question: &QuestionRecord,
+        known: &[KnownFact],
+    ) -> bool {
+        self.once(warn, question.question_id.as_str(), &waiting(run, question, known, &self.commands)).await
     }
 
     /// Tells one thing on each way on which it was not told before. Whether it is told on all of them by now.
@@ -236,7 +243,16 @@ impl FailingSchedule<'_> {
     }
 }
 
-fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> Value {
+/// What a run's rows say about a question beside its text.
+fn known(records: &RunRecords, question: &QuestionRecord) -> Vec<KnownFact> {
+    let call = records.calls.iter().find(|call| Some(&call.call_id) == question.call_id.as_ref());
+    let reach = Reach::of(question, Whose::of(&records.run), true);
+    let mut known = answers::known(question, call, &records.attempts, &records.messages, &[], reach);
+    known.extend(questions::what_helps(&records.run, question));
+    known
+}
+
+fn waiting(run: &RunRecord, question: &QuestionRecord, known: &[KnownFact], commands: &Commands) -> Value {
     let complete = |command: &str| commands.complete(command).into_owned();
     // Told by the process that drives it, or by the gateway's broker, so there is one.
     let reach = Reach::of(question, Whose::of(run), true);
@@ -246,6 +262,7 @@ fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> V
         "question_id": question.question_id,
         "kind": question.kind,
         "text": question.text,
+        "known": known,
         "choices": ways.iter().map(|way| way.word).collect::<Vec<_>>(),
         "commands": ways.iter().map(|way| complete(&way.command)).collect::<Vec<_>>(),
         "answer_with": complete(&format!("ua answer {}", question.question_id)),

@@ -633,6 +633,8 @@ pub struct Asked {
     pub question: QuestionRecord,
     /// A session, or one that is ended.
     pub reach: questions::Reach,
+    /// What is known about it beside its text.
+    pub known: Vec<questions::KnownFact>,
 }
 
 /// The questions of the gateway that wait for an answer, and what makes commands about them complete. None where nobody uses a gateway.
@@ -652,8 +654,8 @@ pub async fn open_questions(host: &Host, named: Option<&Path>) -> Result<(Comman
     let store = home.open_read_only()?;
     let mut open = Vec::new();
     for question in questions::open(&store, None).await? {
-        let reach = questions::reach(&store, &question).await?;
-        open.push(Asked { question, reach });
+        let beside = questions::beside(&home, &store, &question).await?;
+        open.push(Asked { question, reach: beside.reach, known: beside.known });
     }
     crate::home::close(store);
     Ok((commands, open))

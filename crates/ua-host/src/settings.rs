@@ -59,12 +59,10 @@ const PASSED_ON: [&str; 16] = [
 /// What the names of our variables begin with.
 const OURS: &str = "UA_";
 /// Variables of ours that are no settings, and what the names of stored secrets begin with.
-const BESIDE_SETTINGS: [&str; 8] = [
+const BESIDE_SETTINGS: [&str; 6] = [
     "UA_APPROVER_TOKEN",
     "UA_COMPLETE",
     "UA_LOGIN_CLIENT_SECRET",
-    "UA_OTEL_CONTENT",
-    "UA_OTEL_LEVEL",
     "UA_TOOLSERVER_TOKEN",
     "UA_TOOL_SERVER_LOCK",
     SECRETS,
@@ -966,6 +964,8 @@ mod tests {
             ("UA_SERVER_START_TIMEOUT", "0", "120"),
             ("UA_PROVIDER", "antropic", "claude-code"),
             ("UA_ALERT_ON", "never", "waiting,ended"),
+            ("UA_OTEL_LEVEL", "zz", "debug"),
+            ("UA_OTEL_CONTENT", "zz", "true"),
             ("UA_LOG", "blah", "info"),
             ("UA_LOG", "ua_mcp=loud", "warn,ua_mcp=trace"),
         ] {

@@ -238,7 +238,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
     loop {
         let open = questions::open(&store, run.as_ref()).await?;
         if args.json && !args.watch {
-            print_json(&OpenQuestion::all(&store, &open).await?)?;
+            print_json(&OpenQuestion::all(host.home(), &store, &open).await?)?;
             return Ok(OK);
         }
         let is_told = !args.watch && run.is_none() && tell_of_the_gateway(host).await;
@@ -248,9 +248,8 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         let is_first = shown.is_empty();
         for (nth, question) in open.iter().filter(|question| shown.insert(question.question_id.clone())).enumerate() {
             if args.json {
-                let reach = questions::reach(&store, question).await?;
-                let top = tree::top(&store, &question.run_id).await?;
-                let line = crate::output::json_line(&OpenQuestion::of(question, reach).below(&top))?;
+                let shown = OpenQuestion::with_what_is_known(host.home(), &store, question).await?;
+                let line = crate::output::json_line(&shown)?;
                 print_exactly(Shown::exact(&format!("{line}\n")))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;

@@ -235,7 +235,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
             run: RunRow::of(head, &standing, usage),
         });
     }
-    shown.questions = OpenQuestion::all(&store, &questions::open(&store, None).await?).await?;
+    shown.questions = OpenQuestion::all(home, &store, &questions::open(&store, None).await?).await?;
     ua_host::home::close(store);
     let is_full = ua_host::fleet::disk_is_full(home.root())
         .map(|why| format!("{}; no worker takes a run before there is room", plain(&why)));

@@ -75,7 +75,7 @@ fn ended(records: &RunRecords, fork: Option<ForkShown>) -> RunEnded {
         final_artifact: run.final_artifact_ref.as_ref().map(|artifact| workspace.join(artifact)),
         workspace_dir: run.workspace_dir.clone(),
         completion_file: workspace.join(format!("{}.json", Workspace::completion_name(&run.run_id))),
-        questions: records.questions.iter().filter(is_open).map(|q| open_question(run, q)).collect(),
+        questions: records.questions.iter().filter(is_open).map(|q| open_question(records, q)).collect(),
         usage: UsageSummary::of(records),
         turn_index: run.turn_index,
         root_run_id: run.root_run_id.clone(),
@@ -158,9 +158,14 @@ fn if_missing(path: &Path) -> &'static str {
 }
 
 /// A question of a run, or of its sub-agents.
-fn open_question(run: &RunRecord, question: &QuestionRecord) -> OpenQuestion {
+fn open_question(records: &RunRecords, question: &QuestionRecord) -> OpenQuestion {
+    let run = &records.run;
     let top = if question.run_id == run.run_id { ua_store::works_for(run).unwrap_or(&run.run_id) } else { &run.run_id };
-    OpenQuestion::of(question, reach(run, question)).below(top)
+    let reach = reach(run, question);
+    let call = records.calls.iter().find(|call| Some(&call.call_id) == question.call_id.as_ref());
+    let mut known = ua_resume::answers::known(question, call, &records.attempts, &records.messages, &[], reach);
+    known.extend(what_helps(run, question));
+    OpenQuestion::of(question, reach).below(top).knowing(known)
 }
 
 /// Whom an answer to a question of a run, or of its sub-agents, reaches.

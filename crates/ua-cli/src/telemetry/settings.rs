@@ -98,7 +98,11 @@ pub(crate) fn for_own_tool_server(settings: &Settings) -> BTreeMap<String, Strin
     if Exported::of("ua-toolserver", settings).is_none() {
         return BTreeMap::new();
     }
-    settings.beginning_with(&["OTEL_", "UA_OTEL_"])
+    let mut passed = settings.beginning_with(&["OTEL_", "UA_OTEL_"]);
+    // A file of settings may say these, too.
+    let ours = ["OTEL_EXPORTER_OTLP_ENDPOINT", "UA_OTEL_LEVEL", "UA_OTEL_CONTENT"];
+    passed.extend(ours.into_iter().filter_map(|name| Some((name.to_owned(), settings.var(name)?))));
+    passed
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::env::Process;
 use crate::error::HostError;
 use crate::home::Home;
 use crate::host::Host;
+use crate::questions;
 use crate::settings::Settings;
 
 /// How often it is looked for questions, of which each is told when it is there at two looks: one that the client's dialogue shows, or that is
@@ -33,7 +34,7 @@ pub(super) async fn tell_of_questions(host: &Host, home: &Home, store: &Database
     loop {
         match Alerts::from_settings(host.settings(), home) {
             Ok(None) => std::future::pending().await,
-            Ok(Some(alerts)) => telling.look(&alerts, store, broker, host.env().now()).await,
+            Ok(Some(alerts)) => telling.look(&alerts, home, store, broker, host.env().now()).await,
             // A program may be installed meanwhile.
             Err(error) => telling.warn_once(&format!("no alert can be sent: {error}")),
         }
@@ -70,7 +71,7 @@ struct Telling {
 }
 
 impl Telling {
-    async fn look(&mut self, alerts: &Alerts, store: &Database, broker: &Broker, now: Timestamp) {
+    async fn look(&mut self, alerts: &Alerts, home: &Home, store: &Database, broker: &Broker, now: Timestamp) {
         let mut open = match store.open_questions(None).await {
             Ok(open) => open,
             Err(error) => return tracing::debug!(%error, "the questions cannot be read now"),
@@ -88,8 +89,15 @@ impl Telling {
                 Err(error) => return tracing::debug!(%error, "a session cannot be read now"),
             };
             // What a job asks is told by whoever drives it.
-            let is_told = !ua_store::is_gateway(&run)
-                || alerts.tell_of_question(&|why| tracing::warn!("{why}"), &run, question).await;
+            let is_told = if ua_store::is_gateway(&run) {
+                let known = match questions::beside(home, store, question).await {
+                    Ok(beside) => beside.known,
+                    Err(error) => return tracing::debug!(%error, "what is known about a question cannot be read now"),
+                };
+                alerts.tell_of_question(&|why| tracing::warn!("{why}"), &run, question, &known).await
+            } else {
+                true
+            };
             if is_told {
                 self.told.insert(question.question_id.clone());
             } else {

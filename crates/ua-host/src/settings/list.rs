@@ -386,6 +386,22 @@ pub const SETTINGS: &[Setting] = &[
         "Where traces and metrics go by OTLP",
     ),
     setting(
+        "telemetry.level",
+        "UA_OTEL_LEVEL",
+        ValueKind::Word(&["off", "error", "warn", "info", "debug", "trace"]),
+        Some("info"),
+        None,
+        "How much of what happens becomes spans and events",
+    ),
+    setting(
+        "telemetry.content",
+        "UA_OTEL_CONTENT",
+        ValueKind::Flag,
+        Some("false"),
+        SENDS,
+        "Send prompts, replies, arguments and results with the spans",
+    ),
+    setting(
         "tools.start_timeout_seconds",
         "UA_SERVER_START_TIMEOUT",
         ValueKind::Seconds,
