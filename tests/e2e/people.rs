@@ -432,6 +432,24 @@ fn asking_job(env: &TestEnv) -> String {
     env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Done."}]))
 }
 
+/// A tool waits for minutes, on its connection: whoever is told when the run is left is told too late. Told it is also to whoever wants errors alone.
+#[test]
+fn a_tool_that_asks_where_nobody_is_raises_an_alert_while_it_waits() {
+    let told = |env: &TestEnv| std::fs::read_to_string(env.path("told.jsonl")).unwrap_or_default();
+    let env = env();
+    let command = json!(["/bin/sh", "-c", format!("cat >> {}", env.arg("told.jsonl"))]).to_string();
+    let env = env.with_env("UA_ALERT_COMMAND", &command);
+    let live = env.start(&["job", &asking_job(&env), "--run-id", "r", "--quiet"]);
+    until("the alert", || told(&env).ends_with('\n'));
+    let question = env.value("SELECT question_id FROM questions");
+    let alert: Value = serde_json::from_str(&told(&env)).unwrap();
+    assert_eq!((&alert["event"], &alert["question_id"]), (&json!("waiting"), &json!(question)));
+    until("its line", || live.stderr().contains(&format!("ua answer {question}")));
+    env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).code(0);
+    live.wait().code(0);
+    assert_eq!(told(&env).lines().count(), 1, "{}", told(&env));
+}
+
 /// A tool that was told no because nobody answered in time is told of: the run goes on, and its call may say that all is well.
 #[test]
 fn a_tool_whose_question_nobody_answered_is_told_no_and_a_line_says_so() {

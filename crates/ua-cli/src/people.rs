@@ -138,10 +138,11 @@ impl AtTerminal {
 
     /// The line about something that happened, as somebody here wants it: what is asked here follows in full, and what was told once stays so.
     fn wanted_line<'a>(&self, seen: &ObservedEvent<'a>) -> Option<Cow<'a, str>> {
-        // An answer that is in nobody's hands but this process's is told to whoever wants to hear of errors alone.
+        // An answer that is in nobody's hands but this process's is told to whoever wants to hear of errors alone; and what somebody has to answer.
         let is_error = matches!(seen.signal, RunEvent::AnswerNotKept { .. } | RunEvent::DatabaseFull { .. });
+        let asks = matches!(seen.signal, RunEvent::Call(CallProgress::Asking { .. })) && !crate::terminal::is_json();
         let news = lock(&self.told).away.notice(seen.sub_agent, seen.signal);
-        let line = seen.line.filter(|_| (!self.quiet || is_error) && news != News::Known)?;
+        let line = seen.line.filter(|_| (!self.quiet || is_error || asks) && news != News::Known)?;
         if news == News::IsAway {
             let command = lock(&self.under_way).next_command().to_owned();
             return Some(Cow::Owned(format!("{line}. Ctrl-C stops the run, and `{command}` continues it")));
@@ -205,9 +206,11 @@ impl People for AtTerminal {
         let stop = StopSignal::default();
         lock(&self.under_way).env = Some(env.clone());
         self.break_silence();
-        let (quiet, first, again) = (self.quiet, self.under_way.clone(), self.under_way.clone());
+        let (first, again) = (self.under_way.clone(), self.under_way.clone());
+        // Whoever pressed Ctrl-C is told what is waited for, also who wants to hear of errors alone.
+        let is_told = !crate::terminal::is_json();
         let first = move |drain| {
-            if !quiet && !crate::prompt::is_open() {
+            if is_told && !crate::prompt::is_open() {
                 let words = lock(&first).stopping(drain);
                 crate::terminal::leave_the_echo();
                 tell(words);

@@ -21,8 +21,9 @@ use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
     Worked, Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
 };
-use ua_store::{EndMark, QuestionsOf, RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
+use ua_store::{EndMark, QuestionRecord, QuestionsOf, RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
 
+use crate::alert::Alerts;
 use crate::error::{ChildFailed, HostError};
 use crate::host::Host;
 use crate::launch::{Begun, Launch};
@@ -244,6 +245,9 @@ impl Driver {
         let (is_begun, told, mail_told) = (run.current_step_id.is_some(), Once::new(), Once::new());
         let (driver, run, spec) = (self.clone(), run.run_id.clone(), run.spec.clone());
         Arc::new(move |signal| {
+            if let RunEvent::Call(CallProgress::Asking { question, .. }) = &signal {
+                driver.tell_elsewhere(question);
+            }
             // What is waited for is told by that, too.
             if let RunEvent::ToolServerAway { .. } = &signal {
                 slow.abort();
@@ -269,6 +273,25 @@ impl Driver {
             }
             inner(signal);
         })
+    }
+
+    /// Tells a person who is not here that a tool waits for an answer in the middle of a call: whoever learns of it when the run is left learns of it
+    /// when the tool has been told *no*.
+    fn tell_elsewhere(&self, question: &QuestionRecord) {
+        if self.people.presence() == Presence::Here {
+            return;
+        }
+        let (driver, question) = (self.clone(), question.clone());
+        tokio::spawn(async move {
+            let host = &driver.host;
+            // What is wrong with the settings was said at the start.
+            let Ok(Some(alerts)) = Alerts::from_settings(host.settings(), host.home()) else { return };
+            let Ok(run) = driver.store.run(&question.run_id).await else { return };
+            let beside = questions::beside(host.home(), &driver.store, &question).await;
+            let known = beside.map(|beside| beside.known).unwrap_or_default();
+            let warn = |why: &str| driver.people.tell(&format!("warning: {why}"));
+            alerts.tell_of_question(&warn, &run, &question, &known).await;
+        });
     }
 
     /// What the run is driven with.
