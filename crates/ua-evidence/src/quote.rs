@@ -44,6 +44,11 @@ pub fn line(text: &str, limit: usize) -> String {
     cut(&clean(text.trim()), limit).replace('\n', "\\n").replace('\t', " ")
 }
 
+/// A sentence of ours, which may quote others, on one line: a break is a space, and no command in it is cut.
+pub fn sentence(text: &str) -> String {
+    line(&text.split_whitespace().collect::<Vec<_>>().join(" "), PLACE)
+}
+
 /// One line of plain text that ends with `…` where it is cut: for lines of progress, of which the whole is looked up elsewhere.
 pub fn brief(text: &str, limit: usize) -> String {
     let whole = clean(text.trim());
@@ -151,6 +156,8 @@ mod tests {
     fn a_cut_falls_between_characters_and_is_admitted() {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!([brief("äöü\n", 3), brief("äöü\nx", 4)], ["äöü", "äöü…"]);
+        let stop = format!("{}\nlift it with `ua resume r --max-turns +5`", "why ".repeat(200));
+        assert!(sentence(&stop).ends_with("why lift it with `ua resume r --max-turns +5`"));
         assert_eq!(cut("äöü", 2), "äö… [cut: 2 of 3 characters]");
     }
 

@@ -2,7 +2,7 @@
 
 use crate::summary::{CompletionSummary, SideEffect};
 use ua_evidence::os_words::in_plain_words;
-use ua_evidence::quote::{PLACE, code, line, quoted, stored_name};
+use ua_evidence::quote::{PLACE, code, line, quoted, sentence, stored_name};
 use ua_evidence::{ConditionResult, EvidenceKind, EvidenceRef};
 use ua_resume::page::Page;
 use ua_resume::render::{action_in_words, external_id_words, file_line, write_questions};
@@ -35,7 +35,7 @@ impl CompletionSummary {
         let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
         page.item(&format!("status: **{status}**"));
         if let Some(detail) = status_detail(self.status, self.status_detail.as_deref()) {
-            page.item(&format!("detail: {}", code(&in_plain_words(detail), 500)));
+            page.item(&format!("detail: {}", code(&sentence(&in_plain_words(detail)), PLACE)));
         }
         if let Some(path) = &self.job_path {
             page.item(&format!("job file: {}", code(path, PLACE)));

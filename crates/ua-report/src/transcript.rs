@@ -9,7 +9,7 @@ use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, Receip
 use ua_evidence::EvidenceReport;
 use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
 use ua_evidence::os_words::in_plain_words;
-use ua_evidence::quote::{PLACE, code, cut, fenced, line, span, stored_name};
+use ua_evidence::quote::{PLACE, code, cut, fenced, line, sentence, span, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
@@ -272,7 +272,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
         format!("status     {}", line(&standing.on_a_page(), 100)),
     ];
     if let Some(detail) = status_detail(run.status, run.status_detail.as_deref()) {
-        lines.push(format!("detail     {}", line(&in_plain_words(detail), 200)));
+        lines.push(format!("detail     {}", sentence(&in_plain_words(detail))));
     }
     for asked in records.questions.iter().filter(|question| question.status == QuestionStatus::Open) {
         // A tool that asked on the connection of a process that is gone hears nothing any more.

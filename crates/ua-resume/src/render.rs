@@ -13,7 +13,7 @@ use crate::question::{AnswerLine, QuestionLine};
 use crate::words::{status_detail, status_words};
 use ua_evidence::call_line::CallLine;
 use ua_evidence::os_words::in_plain_words;
-use ua_evidence::quote::{PLACE, code, quoted, stored_name};
+use ua_evidence::quote::{PLACE, code, quoted, sentence, stored_name};
 use ua_evidence::{Artifact, Stands};
 
 /// The most effects that the note lists one by one; the packet lists all.
@@ -44,7 +44,8 @@ impl ResumePacket {
         page.block(&quoted(&self.objective, 4000));
         page.heading(2, "Where the run stands");
         let detail = status_detail(self.status, self.status_detail.as_deref());
-        let detail = detail.map_or_else(String::new, |detail| format!(": {}", code(&in_plain_words(detail), 300)));
+        let detail =
+            detail.map_or_else(String::new, |detail| format!(": {}", code(&sentence(&in_plain_words(detail)), PLACE)));
         let status = self.shown_status.clone().unwrap_or_else(|| status_words(self.status, self.stop_reason));
         page.item(&format!("status: {status}{detail}"));
         page.item(&format!("driven by: {}", self.processes));
