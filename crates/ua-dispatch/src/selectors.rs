@@ -163,8 +163,14 @@ pub fn has_selectors(spec: &RunSpec) -> bool {
     let lists =
         [&spec.escalation.ask_human_before, &spec.constraints.forbidden_actions, &spec.tools.allow, &spec.tools.deny];
     lists.into_iter().any(|list| !list.is_empty())
+        || !tools_of_sub_agents(spec).is_empty()
         || spec.constraints.allowed_destinations.iter().any(|word| may_be_tool(word))
         || conditions(spec).any(|condition| effect_of(condition).is_some())
+}
+
+/// The words that select the tools of sub-agents.
+fn tools_of_sub_agents(spec: &RunSpec) -> &[String] {
+    spec.subagents.as_ref().map_or(&[], |subagents| &subagents.tools)
 }
 
 /// Whether a destination may be the name of a tool, or a pattern of such names: addresses, hosts, numbers and channels have signs that those do not
@@ -182,11 +188,12 @@ pub fn are_all_seen(tools: &[Offered]) -> bool {
 pub fn selections(spec: &RunSpec, tools: &[Offered], own: &[&str]) -> Vec<Selection> {
     let names = Names::of(tools, own);
     let classes: Vec<&str> = SideEffectClass::ALL.iter().map(|class| class.as_str()).collect();
-    let lists = [
+    let lists: [(&'static str, &[String], By); 5] = [
         ("escalation.ask_human_before", &spec.escalation.ask_human_before, By::Class),
         ("constraints.forbidden_actions", &spec.constraints.forbidden_actions, By::Kind),
         ("tools.allow", &spec.tools.allow, By::Name),
         ("tools.deny", &spec.tools.deny, By::Name),
+        ("subagents.tools", tools_of_sub_agents(spec), By::Name),
     ];
     let mut found = Vec::new();
     for (field, words, by) in lists {

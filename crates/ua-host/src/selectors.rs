@@ -513,6 +513,16 @@ mod tests {
         assert_eq!(found, wanted);
     }
 
+    /// A sub-agent whose tools nobody has would have none.
+    #[test]
+    fn tools_of_sub_agents_are_selected_by_names_that_there_are() {
+        let found = |word: &str| found(json!({"subagents": {"tools": [word]}}));
+        for word in ["post_comment", "mcp__forum__*", "ask_user"] {
+            assert_eq!(found(word), [], "{word}");
+        }
+        assert_eq!(found("post_coment"), [("post_coment".to_owned(), Some("post_comment".to_owned()))]);
+    }
+
     #[test]
     fn names_globs_kinds_and_classes_are_selectors() {
         for word in
