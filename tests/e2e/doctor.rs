@@ -118,7 +118,7 @@ fn what_a_dead_process_left_behind_is_named() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     std::fs::create_dir_all(env.root().join("session_of_nobody")).unwrap();
     let report = env.run(&["doctor", "--json"]).code(0).json();
-    let owner = finding(&report, "dead owner");
+    let owner = finding(&report, "ended process");
     let fix = format!("`ua resume r --root {}` resumes it", env.root().display());
     assert_eq!((&owner["level"], owner["fix"].as_str().unwrap()), (&json!("warn"), fix.as_str()));
     assert!(finding(&report, "workspaces")["detail"].as_str().unwrap().contains("session_of_nobody"));

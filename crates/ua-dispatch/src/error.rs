@@ -12,7 +12,7 @@ pub type SubAgentError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum DispatchError {
     /// The ledger refused or failed.
-    #[error("cannot take a tool call to its receipt")]
+    #[error("a tool call cannot be completed")]
     Ledger(#[from] LedgerError),
     /// A tool server cannot be used; nothing was sent.
     #[error("cannot reach a tool server")]

@@ -545,7 +545,7 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     let file = path;
     let refused = |path: &Path, why: &str, how: String| {
         Some(
-            HostError::usage(format!("cannot believe {}: {why}", path.shown()))
+            HostError::usage(format!("cannot trust {}: {why}", path.shown()))
                 .hint(format!("{how}; nothing was done")),
         )
     };

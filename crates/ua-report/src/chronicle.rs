@@ -295,9 +295,9 @@ impl EventLogBuilder {
         let Taking { epoch, process, is_the_same } = taking;
         let event = json!({"event": "process_started", "epoch": epoch, "trace_id": trace});
         let text = match before {
-            None => format!("process {process} takes the run"),
+            None => format!("process {process} starts work on the run"),
             Some(Ended { end: LifeEnd::Dropped, .. }) => {
-                format!("process {process} takes the run again: its program had dropped it")
+                format!("process {process} takes over again: its program had dropped the run")
             }
             Some(_) if is_the_same => format!("process {process} continues, after somebody was asked"),
             Some(Ended { end: LifeEnd::Killed, .. }) => {
@@ -308,7 +308,7 @@ impl EventLogBuilder {
                 format!("process {process} takes over: the one before it was ended by {by}")
             }
             Some(Ended { end: LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered, .. }) => {
-                format!("process {process} takes the run over")
+                format!("process {process} takes over the run")
             }
         };
         self.note(at, event, text);

@@ -261,7 +261,7 @@ fn refuse_open(left: &LeftOpen, run: &RunId, are_unread: bool) -> Result<(), Hos
         |calls: &[CallRecord]| ua_resume::correct_by_hand(calls.first().map_or("CALL", |call| call.call_id.as_str()));
     if !left.in_doubt.is_empty() {
         return Err(HostError::usage(format!(
-            "{} of run {run} may or may not have happened, and what is not known is forgotten with the run{NOTHING_DELETED}",
+            "{} of run {run} may or may not have happened, and deleting the run would delete the only record of it{NOTHING_DELETED}",
             what(&left.in_doubt),
         ))
         .hint(format!(
@@ -272,7 +272,7 @@ fn refuse_open(left: &LeftOpen, run: &RunId, are_unread: bool) -> Result<(), Hos
     }
     if are_unread && !left.failed_perhaps.is_empty() {
         return Err(HostError::usage(format!(
-            "{} of run {run} failed, as the tool says, and may have happened, which is forgotten with the run{NOTHING_DELETED}",
+            "{} of run {run} failed, as the tool says, and may have happened; deleting the run would delete the only record of it{NOTHING_DELETED}",
             what(&left.failed_perhaps),
         ))
         .hint(format!(
@@ -283,7 +283,7 @@ fn refuse_open(left: &LeftOpen, run: &RunId, are_unread: bool) -> Result<(), Hos
     }
     if !left.forgotten.is_empty() {
         return Err(HostError::usage(format!(
-            "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run{NOTHING_DELETED}",
+            "effects.log knows {} of run {run} that the database does not, and deleting the run would delete that record{NOTHING_DELETED}",
             ua_core::counted(left.forgotten.len(), "effect"),
         ))
         .hint(format!(

@@ -312,7 +312,7 @@ pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[R
         let (check, detail) = if matches!(standing, Standing::Outdated(_)) {
             ("older copy", format!("run {} is {standing}: effects.log knows more of it than the database", run.run_id))
         } else {
-            ("dead owner", format!("the process that drove run {} has ended", run.run_id))
+            ("ended process", format!("the process that drove run {} has ended", run.run_id))
         };
         findings.warn(
             check,

@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_file_is_replaced_by_its_own_kind_alone() {
         let export = "{\n  \"artifacts\": null,\n  \"format\": \"universal-agent/run-export\"\n}\n";
-        let log = "2026-11-26T23:19:22.440Z process 1 takes the run\n";
+        let log = "2026-11-26T23:19:22.440Z process 1 starts work on the run\n";
         let mut texts: Vec<String> = BEGINNINGS.iter().map(|words| format!("{words}x")).collect();
         texts.extend([export.to_owned(), log.to_owned()]);
         let folder = tempfile::tempdir().unwrap();
