@@ -326,9 +326,11 @@ fn what_happened_is_confirmed_before_its_id_is_asked_for() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     let mut terminal = Terminal::start(&env, &["resume", "r"]);
     terminal.asks("Did `post_comment` happen?");
-    // Not `abort`, which is the only word here that begins so.
+    // `abort` is the only word here that begins so, and it is not what somebody means who knows the letter from another question.
     terminal.types(&format!("a{ENTER}"));
-    terminal.shows("`a` is not one of [h] happened, [re] retry, [s] skip, [ab] abort, [l] later; abort takes `ab`");
+    terminal.shows("End the run? [y/N]");
+    terminal.types(&format!("n{ENTER}"));
+    until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 2);
     terminal.types(&format!("h{ENTER}"));
     terminal.shows("Record that it happened, and never send it again? [y/N]");
     terminal.types(&format!("y{ENTER}"));
@@ -359,7 +361,7 @@ fn the_same_command_while_an_answer_is_missing_names_the_question() {
         env.run(&["runs", "list", "--status", word]).code(0).shows(&[&run]);
     }
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("finish that run; it asks you first");
+    terminal.shows("finish that run, which waits for an answer");
     terminal.types(ENTER);
     terminal.code(75);
     let question = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
@@ -488,7 +490,10 @@ fn the_same_command_after_a_stop_asks_whether_to_resume_or_to_start_anew() {
     let job = env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_turns": 1}}), &turns);
     env.run(&["job", &job]).code(75);
     let mut terminal = Terminal::start(&env, &["job", &job]);
+    // Why, and with what it is resumed: a resume alone would stop at the same again.
     terminal.shows("of this job was stopped after turn 1");
+    terminal.shows("the budget max_turns (1) is reached");
+    terminal.shows("[r]  resume  finish that run, with --max-turns +5");
     terminal.types(ENTER);
     assert!(terminal.code(75).contains("--new"));
     let mut terminal = Terminal::start(&env, &["job", &job]);
@@ -498,8 +503,22 @@ fn the_same_command_after_a_stop_asks_whether_to_resume_or_to_start_anew() {
     assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.comments().len()), ("2", 2));
     let mut terminal = Terminal::start(&env, &["job", &job]);
     terminal.shows("[r]  resume  finish that run");
+    for (typed, said) in
+        [("new --max-turns 1", "nothing may follow `new`"), ("r --max-turns much", "cannot use --max-turns much")]
+    {
+        terminal.types(&format!("{typed}{ENTER}"));
+        terminal.shows(said);
+        until("the prompt again", || terminal.text().trim_end().ends_with("Which one?"));
+        terminal.clear();
+    }
+    terminal.types(&format!("r --max-turns +3{ENTER}"));
+    assert!(terminal.code(0).contains("max_turns is 4 now"));
+    assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.comments().len()), ("2", 2));
+    // Without a word about it, it is what is offered.
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("[r]  resume  finish that run, with --max-turns +5");
     terminal.types(&format!("resume{ENTER}"));
-    terminal.code(75);
+    assert!(terminal.code(0).contains("max_turns is 6 now"));
     assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.comments().len()), ("2", 2));
 }
 
@@ -510,7 +529,7 @@ fn whoever_is_asked_which_run_is_told_of_a_call_in_doubt() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job]);
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("of this job was killed in turn 1. Nobody knows what came of a call that it sent.");
+    terminal.shows("of this job was killed in turn 1. Nobody knows what happened to a call that it sent.");
     terminal.shows("and the call in doubt, may be done again");
     terminal.types(ENTER);
     terminal.code(75);
@@ -607,6 +626,9 @@ fn a_deletion_is_confirmed_on_a_terminal() {
     let mut terminal = Terminal::start(&env, &["runs", "delete", "s"]);
     terminal.shows("may have happened: `post_comment`");
     terminal.shows("[y/N]");
+    // When it was sent is told by the clock on the wall, as everywhere on a terminal.
+    let text = terminal.text();
+    assert!(text.contains(", sent ") && !text.contains("Z)"), "{text}");
     terminal.types(&format!("y{ENTER}"));
     assert!(terminal.code(0).contains("deleted 1 run"));
 }
@@ -627,7 +649,9 @@ fn a_form_of_a_tool_is_filled_in_on_the_terminal() {
         env.mcp_config("work/.mcp.json", &json!({"forum": asks}));
         let turns = json!([{"tools": [comment("one")]}, {"text": "Done."}]);
         let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
-        let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+        // Whoever wants no progress is asked all the same.
+        let quiet: &[&str] = if decline { &["--quiet"] } else { &[] };
+        let mut terminal = Terminal::start(&env, &[&["job", &job, "--run-id", "r"], quiet].concat());
         terminal.asks("Which size?");
         for word in ["accept", "decline", "cancel", "abort", "later"] {
             assert!(terminal.text().contains(word), "{word}: {}", terminal.text());

@@ -101,7 +101,7 @@ fn a_job_whose_run_ended_in_doubt_is_not_started_again_without_a_word() {
     env.run_killed_at("after:store.start_attempt:post_comment", &["job", &file, "--run-id", "r"]);
     is_over_with(&env, &["post_comment unknown"], &["without a word from you"]);
     let said = [
-        "run r of the same job was cancelled, and nobody knows what came of a call that it sent",
+        "run r of the same job was cancelled, and nobody knows what happened to a call that it sent",
         "ua calls list --run r --unknown",
         "--new` starts another run, which may do again what that run did outside; nothing was started",
     ];
@@ -151,7 +151,7 @@ fn a_cancel_does_not_make_the_same_command_start_beside_what_it_ended() {
     let said = [
         "run first of the same job was killed",
         "and was cancelled",
-        "nobody knows what came of a call that it sent",
+        "nobody knows what happened to a call that it sent",
         "ua resume first` ends it",
     ];
     env.run(&["job", &file]).refused(75, &said);
@@ -159,7 +159,7 @@ fn a_cancel_does_not_make_the_same_command_start_beside_what_it_ended() {
     env.run(&["job", "--check", &file]).code(75).says(&said);
     // Ended, with the call in doubt.
     env.run(&["resume", "first"]).code(1);
-    let said = ["run first of the same job was cancelled, and nobody knows what came of a call that it sent"];
+    let said = ["run first of the same job was cancelled, and nobody knows what happened to a call that it sent"];
     env.run(&["job", &file]).refused(75, &said);
     env.run(&["submit", &file]).refused(75, &said);
     assert_eq!((env.comments().len(), env.rows("SELECT run_id FROM runs").len()), (1, 1));

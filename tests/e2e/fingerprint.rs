@@ -1,8 +1,9 @@
 //! A run goes on only with the setup it was pinned to, unless a person accepts what changed.
 
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
+use super::attended::{ENTER, Terminal};
 use super::env;
 
 /// A notification, a comment, and the end.
@@ -69,6 +70,27 @@ fn a_changed_tool_description_stops_the_run_until_it_is_accepted() {
     let shown = env.run(&["runs", "show", "r", "--json"]).code(0).json();
     assert_eq!(shown["overrides"][0]["component"], "tools");
     assert_eq!(shown["steps"][0]["fingerprint"]["version"], 1);
+}
+
+/// Whoever starts the job again reads why its run stopped, and accepts there what changed, or does not.
+#[test]
+fn what_changed_is_accepted_where_the_same_command_asks_which_run_is_meant() {
+    let env = env().with_forum();
+    let job = after_one_turn(&env, &json!({}));
+    forum(&env, &["--describe", "Posts a comment to everybody."]);
+    stops(&env, &["resume", "r"], "tools mcp__forum__post_comment: description ");
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("mcp__forum__post_comment: description");
+    terminal.shows("finish that run, with --accept tools");
+    terminal.types(&format!("r{ENTER}"));
+    terminal.shows("Accept what changed since that run started (tools)? [y/N]");
+    terminal.types(ENTER);
+    terminal.shows("nothing was accepted. Which one?");
+    terminal.types(&format!("r{ENTER}"));
+    until("asked again", || terminal.text().matches("[y/N]").count() == 2);
+    terminal.types(&format!("y{ENTER}"));
+    terminal.code(0);
+    assert_eq!((env.notifications().len(), env.comments().len()), (1, 1));
 }
 
 #[test]

@@ -238,7 +238,7 @@ fn a_killed_workers_run_is_taken_over_and_asks() {
         env.run_killed_at("after:tool.invoke:post_comment", &["worker", "--name", "first"]);
         // Its worker has ended, as anybody sees.
         assert_eq!(state(env, "r"), "ready");
-        let (job, doubt) = (comment_job(env), "nobody knows what came of a call that it sent");
+        let (job, doubt) = (comment_job(env), "nobody knows what happened to a call that it sent");
         let left = "run r of the same job was left by a process that ended, and is in the queue `default`";
         env.run(&["job", &job]).refused(75, &[left, doubt, "`ua resume r"]);
         env.run(&["submit", &job]).refused(75, &[left, doubt, "the next worker"]);

@@ -656,7 +656,7 @@ wc -l < posts
     ));
     let said = said.code(0).stdout;
     let (before, after) = said.split_once("--- next").unwrap_or_else(|| panic!("{said}"));
-    let left = "1 call of the gateway was under way when its broker ended, and what came of it is not known: `post_note` of `notes`";
+    let left = "1 call of the gateway was under way when its broker ended, and what happened to it is not known: `post_note` of `notes`";
     assert_eq!(before.matches(left).count(), 3, "{said}");
     assert!(before.contains("`ua gateway start") && !before.contains("nothing waits"), "{said}");
     assert!(after.contains("1 question of the gateway waits for you: q_") && !after.contains(left), "{said}");

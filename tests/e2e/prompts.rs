@@ -121,7 +121,7 @@ fn a_run_that_is_ended_elsewhere_ends_at_its_prompt() {
     terminal.asks("first");
     env.run(&["runs", "cancel", "r"]).code(0);
     let text = terminal.code(1);
-    assert!(text.contains("needs no answer any more: run r is to end"), "{text}");
+    assert!(text.contains("no longer needs an answer: run r ends"), "{text}");
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("cancelled", 0));
 }
 
@@ -210,7 +210,8 @@ fn a_refused_key_is_asked_about_with_what_helps() {
     terminal.code(75);
     let mut terminal = Terminal::start_in(&env, &[&address, "ANTHROPIC_API_KEY=the-right-key"], &["resume", "r"]);
     terminal.asks("The model provider refused the credentials (HTTP 401)");
-    terminal.types(&format!("re{ENTER}"));
+    // Nothing else begins so.
+    terminal.types(&format!("r{ENTER}"));
     let text = terminal.code(0);
     assert!(!text.contains("What the model should know"), "{text}");
 }
@@ -290,11 +291,11 @@ fn who_leaves_the_question_of_a_tool_that_waits_is_told_what_becomes_of_it() {
         assert!(text.contains("the tool is told that no decision was made, and the run stops"), "{text}");
         assert!(text.contains("stopping; nothing new is started") && text.contains("ua resume r"), "{text}");
         assert!(!text.contains("left open") && !text.contains("ua answer"), "{text}");
-        assert!(!text.contains("needs no answer any more") && !text.contains("error:"), "{text}");
+        assert!(!text.contains("no longer needs an answer") && !text.contains("error:"), "{text}");
         assert_eq!(env.rows("SELECT status FROM questions"), ["closed"]);
         assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
         let short = &question[question.len() - 8..];
-        env.run(&["answer", short, "cancel"]).refused(2, &[&question, "needs no answer any more"]);
+        env.run(&["answer", short, "cancel"]).refused(2, &[&question, "no longer needs an answer"]);
         env.run(&["resume", "r"]).code(0);
         assert_eq!((env.comments().len(), env.calls()), (1, vec!["post_comment succeeded".to_owned()]));
     }

@@ -181,7 +181,7 @@ fn a_job_that_is_unfinished_in_another_root_is_not_begun_again() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     let other = env.arg("other");
     let told =
-        ["run r of the same job is at work in", "or was left there", "nobody knows what came of a call", "--new"];
+        ["run r of the same job is at work in", "or was left there", "nobody knows what happened to a call", "--new"];
     env.run(&["job", &job, "--root", &other]).refused(75, &told);
     env.run(&["submit", &job, "--root", &other]).refused(75, &told);
     env.run(&["job", "--check", &job, "--root", &other]).code(75);

@@ -323,7 +323,8 @@ fn a_call_of_a_sub_agent_in_doubt_is_told_of_the_run_at_the_top() {
     let env = env().with_forum().with_model(&model);
     let job = job(&env, &json!({}));
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
-    env.run(&["job", &job]).refused(75, &["run r of the same job", "nobody knows what came of a call that it sent"]);
+    env.run(&["job", &job])
+        .refused(75, &["run r of the same job", "nobody knows what happened to a call that it sent"]);
     env.run(&["runs", "cancel", "r"]).code(0).says(&["cancelled run r; ", "may or may not have happened"]);
     env.run(&["calls", "list", "--run", "r", "--unknown"]).code(0).shows(&["post_comment"]);
     env.run(&["job", &job]).refused(75, &["was cancelled, and nobody knows", "`ua calls list --run r --unknown"]);

@@ -113,6 +113,17 @@ fn waiting_job(env: &TestEnv) -> String {
     env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_tool_calls": 4}}), &turns)
 }
 
+/// A path that is wider than the terminal stands there from the workspace on, whose own path is beside it.
+#[test]
+fn no_terminal_breaks_the_path_of_a_file_of_a_run() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let mut screen = Screen::start_on(&env, 50, &["runs", "show", "r"], &[]);
+    assert_eq!(screen.end(), 0, "{}", screen.raw());
+    assert!(screen.raw().contains("Details        job_completion_r.md"), "{}", screen.raw());
+}
+
 #[test]
 fn a_job_shows_what_it_does_and_how_much_it_used() {
     let env = env().with_forum();

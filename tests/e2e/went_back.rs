@@ -165,7 +165,7 @@ fn what_was_accepted_is_asked_about_and_not_done_again() {
         env.run(&["resume", "r"]).refused(74, &["is an older copy"]);
         env.run(&["db", "accept", "r"])
             .code(0)
-            .says(&["the database does not know what came of it", "ua calls resolve"]);
+            .says(&["the database does not know what happened to it", "ua calls resolve"]);
         env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
         is_sound(&env, 1, known);
         let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");

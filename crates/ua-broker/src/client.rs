@@ -187,7 +187,7 @@ impl Connection {
             answer = answer => answer.ok(),
             () = self.broker.env.clock.sleep(DIALOGUE) => None,
             () = moot => {
-                let params = json!({"requestId": id, "reason": "it was answered elsewhere, or needs no answer any more"});
+                let params = json!({"requestId": id, "reason": "it was answered elsewhere, or no longer needs an answer"});
                 self.tell_client(json!({"jsonrpc": "2.0", "method": CANCELLED, "params": params}), about);
                 None
             }

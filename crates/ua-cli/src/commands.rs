@@ -39,6 +39,7 @@ pub(crate) mod tail;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod turns;
+pub(crate) mod which_run;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -324,7 +324,7 @@ const BY_THE_ROW_ALONE: [(&str, &str); 10] = [
     ("ua-report/src/restart.rs", "whoever writes the page says of which runs it is so"),
     ("ua-report/src/summary.rs", "its process writes it"),
     ("ua-cli/src/commands/summary.rs", "its process drove it"),
-    ("ua-cli/src/commands/ask.rs", "of such a run nobody is asked"),
+    ("ua-cli/src/commands/which_run.rs", "of such a run nobody is asked"),
     ("ua-cli/src/commands/cancel.rs", "it is ended, and nothing of it is sent"),
     ("ua-cli/src/commands/status.rs", "why it is held is said first"),
 ];

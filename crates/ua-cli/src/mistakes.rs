@@ -43,7 +43,7 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     } else if error.kind() == ErrorKind::MissingSubcommand {
         format!("`{whole}` needs a command")
     } else if error.kind() == ErrorKind::MissingRequiredArgument {
-        format!("`{whole}` needs {}", all_of(error, ContextKind::InvalidArg).join(" "))
+        format!("`{whole}` needs {}", needed(&all_of(error, ContextKind::InvalidArg)))
     } else if error.kind() != ErrorKind::UnknownArgument {
         said_by_the_parser(error)
     } else if typed.starts_with('-') {
@@ -56,7 +56,7 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     let mut meant = meant.map_or_else(String::new, |meant| format!("did you mean `{}`? ", output::line(&meant, 60)));
     if error.kind() == ErrorKind::MissingRequiredArgument
         && let Some(listed) =
-            all_of(error, ContextKind::InvalidArg).iter().find_map(|missing| found_by(&whole, missing))
+            all_of(error, ContextKind::InvalidArg).iter().rev().find_map(|missing| found_by(&whole, missing))
     {
         meant = listed + "; ";
     }
@@ -64,6 +64,27 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
         meant.push_str("an answer is one word, and `--text TEXT` says more, in quotes; ");
     }
     HostError::usage(message).hint(format!("{meant}`{whole} --help` says what it takes"))
+}
+
+/// What a command lacks, in words: what stands by itself first, as it is written in help, and of several options that one is enough.
+fn needed(missing: &[String]) -> String {
+    let (options, places): (Vec<&String>, Vec<&String>) = missing.iter().partition(|one| one.contains("--"));
+    let bare = |one: &str| one.replace(['<', '>'], "");
+    let one_of = |group: &str| {
+        let within = group.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(group);
+        let options: Vec<String> = within.split('|').map(bare).collect();
+        match options.split_last() {
+            Some((last, others)) if !others.is_empty() => format!("one of {} or {last}", others.join(", ")),
+            _ => bare(group),
+        }
+    };
+    let places: Vec<String> = places.into_iter().map(|place| bare(place)).collect();
+    let options: Vec<String> = options.into_iter().map(|group| one_of(group)).collect();
+    let all: Vec<String> = places.into_iter().chain(options).collect();
+    match all.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => all.join(""),
+    }
 }
 
 /// Where somebody finds what a command lacks, as it is written in help.
@@ -74,6 +95,17 @@ fn found_by(command: &str, missing: &str) -> Option<String> {
             return Some(format!("`{command} last` takes the newest run, and `ua runs list` shows them all"));
         }
         (_, "<RUN>..." | "<A>" | "<B>") => "`ua runs list` shows the runs, and `last` is the newest",
+        // Which one it is about is the first question, what is said of it the second.
+        ("ua calls resolve", "<CALL>") => {
+            "`ua calls list --unknown` shows the calls whose outcome is unknown, each with its id, and for example \
+             `ua calls resolve CALL --happened` says that one happened"
+        }
+        ("ua calls resolve", "--reason <TEXT>") => {
+            "for example `ua calls resolve CALL --as not_happened --reason TEXT`, where the text says how you know"
+        }
+        ("ua calls resolve", _) => {
+            "for example `ua calls resolve CALL --happened` if it happened, and `ua calls resolve CALL --retry` to send it again"
+        }
         (_, "<CALL>") => "`ua calls list --run last` shows the calls of the newest run",
         (_, "<WORKER>" | "<MACHINE>") => "`ua workers list` shows them",
         ("ua schedule pause" | "ua schedule resume" | "ua schedule run" | "ua schedule remove", "<NAME>") => {
@@ -120,7 +152,7 @@ fn at_odds(error: &clap::Error) -> Option<(String, String)> {
 }
 
 /// The parser's own sentence, on one line.
-fn said_by_the_parser(error: &clap::Error) -> String {
+pub(crate) fn said_by_the_parser(error: &clap::Error) -> String {
     let rendered = error.render().to_string();
     let text = rendered.trim();
     let text = text.strip_prefix("error: ").unwrap_or(text);
@@ -268,42 +300,66 @@ mod tests {
         for (line, message, hint) in [
             (
                 "ua runs show",
-                "`ua runs show` needs <RUN>",
+                "`ua runs show` needs RUN",
                 "`ua runs show last` takes the newest run, and `ua runs list` shows them all; `ua runs show --help` says what it takes",
             ),
             (
                 "ua resume",
-                "`ua resume` needs <RUN>",
+                "`ua resume` needs RUN",
                 "`ua resume last` takes the newest run, and `ua runs list` shows them all; `ua resume --help` says what it takes",
             ),
             (
                 "ua job",
-                "`ua job` needs <FILE>",
+                "`ua job` needs FILE",
                 "`ua init` creates one that runs offline; `ua job --help` says what it takes",
             ),
             (
                 "ua calls resolve --happened",
-                "`ua calls resolve` needs <CALL>",
-                "`ua calls list --run last` shows the calls of the newest run; `ua calls resolve --help` says what it takes",
+                "`ua calls resolve` needs CALL",
+                "`ua calls list --unknown` shows the calls whose outcome is unknown, each with its id, and for example \
+                 `ua calls resolve CALL --happened` says that one happened; `ua calls resolve --help` says what it takes",
+            ),
+            (
+                "ua calls resolve",
+                "`ua calls resolve` needs CALL and one of --happened, --retry, --skip, --abort or --as WHAT",
+                "`ua calls list --unknown` shows the calls whose outcome is unknown, each with its id, and for example \
+                 `ua calls resolve CALL --happened` says that one happened; `ua calls resolve --help` says what it takes",
+            ),
+            (
+                "ua calls resolve call_1",
+                "`ua calls resolve` needs one of --happened, --retry, --skip, --abort or --as WHAT",
+                "for example `ua calls resolve CALL --happened` if it happened, and `ua calls resolve CALL --retry` to send it again; \
+                 `ua calls resolve --help` says what it takes",
+            ),
+            (
+                "ua calls resolve call_1 --as happened",
+                "`ua calls resolve` needs --reason TEXT",
+                "for example `ua calls resolve CALL --as not_happened --reason TEXT`, where the text says how you know; \
+                 `ua calls resolve --help` says what it takes",
+            ),
+            (
+                "ua calls show",
+                "`ua calls show` needs CALL",
+                "`ua calls list --run last` shows the calls of the newest run; `ua calls show --help` says what it takes",
             ),
             (
                 "ua runs diff",
-                "`ua runs diff` needs <A> <B>",
+                "`ua runs diff` needs A and B",
                 "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
             ),
             (
                 "ua schedule pause",
-                "`ua schedule pause` needs <NAME>",
+                "`ua schedule pause` needs NAME",
                 "`ua schedule list` shows them; `ua schedule pause --help` says what it takes",
             ),
             (
                 "ua schedule add",
-                "`ua schedule add` needs --cron <CRON> <NAME> <FILE>",
+                "`ua schedule add` needs NAME, FILE and --cron CRON",
                 "`ua schedule add --help` says what it takes",
             ),
             (
                 "ua runs diff last",
-                "`ua runs diff` needs <B>",
+                "`ua runs diff` needs B",
                 "`ua runs list` shows the runs, and `last` is the newest; `ua runs diff --help` says what it takes",
             ),
             (

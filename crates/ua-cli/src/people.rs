@@ -18,7 +18,7 @@ use ua_resume::answers::Beside;
 use ua_runner::{DrainTimes, Interrupts, RunEvent, RunLock};
 use ua_store::{Answer, EndedBy, QuestionRecord};
 
-use crate::commands::{ask, summary, trust};
+use crate::commands::{ask, summary, trust, which_run};
 use crate::error::{HostError, INTERRUPTED};
 use crate::ids::{in_sentence, short, shortened};
 use crate::live::{Live, State};
@@ -30,7 +30,7 @@ use crate::view::ForkShown;
 /// Whoever sits at this terminal, or reads what it shows.
 #[derive(Debug, Default)]
 pub(crate) struct AtTerminal {
-    /// Print nothing but errors, warnings and the final summary.
+    /// Print nothing but questions, errors, warnings and the final summary.
     pub(crate) quiet: bool,
     /// Never ask here.
     pub(crate) no_input: bool,
@@ -193,7 +193,8 @@ impl AtTerminal {
 #[async_trait]
 impl People for AtTerminal {
     fn presence(&self) -> Presence {
-        if !self.quiet && !self.no_input && is_attended() {
+        // Whoever wants no progress may be asked all the same: a question is none.
+        if !self.no_input && is_attended() {
             Presence::Here
         } else if self.no_input {
             Presence::Nobody
@@ -347,7 +348,7 @@ impl People for AtTerminal {
     }
 
     async fn ask_which_run(&self, unfinished: &Unfinished<'_>) -> Result<WhichRun, HostError> {
-        ask::which_run(unfinished).await
+        which_run::ask(unfinished).await
     }
 
     async fn ask_to_trust(&self, file: &Path, servers: &[ServerReview]) -> Result<bool, HostError> {

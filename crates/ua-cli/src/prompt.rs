@@ -360,7 +360,8 @@ pub(crate) enum Picked {
     Unclear(String),
 }
 
-/// Finds what was typed among words: a word, or its beginning that is as long as its [`key`] at least.
+/// Finds what was typed among words: a word, its beginning that is as long as its [`key`] at least, or one that no other word has. What cannot be
+/// taken back is confirmed, so a letter that was learnt elsewhere does no harm.
 pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
     let typed = typed.trim().to_lowercase();
     if typed.is_empty() {
@@ -369,15 +370,30 @@ pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
     if let Some(at) = words.iter().position(|word| word.to_lowercase() == typed) {
         return Picked::One(at);
     }
-    let is_meant = |word: &&str| typed.len() >= key(word).len() && word.to_lowercase().starts_with(&typed);
-    if let Some(at) = words.iter().position(is_meant) {
+    if let Some(at) = words.iter().position(|word| is_keyed(&typed, word)) {
         return Picked::One(at);
     }
-    // One begins so, and its key is longer: only somebody who learns the key gets further.
-    let begun = words.iter().find(|word| word.to_lowercase().starts_with(&typed) && key(word) != **word);
-    let begun = begun.map_or_else(String::new, |word| format!("; {word} takes `{}`", key(word)));
-    let known: Vec<String> = words.iter().map(|word| keyed(word)).collect();
-    Picked::Unclear(format!("`{}` is not one of {}{begun}", plain(&typed), known.join(", ")))
+    // The number of another answer is the beginning of none.
+    let is_begun = |word: &str| key(word) != word && word.to_lowercase().starts_with(&typed);
+    let begun: Vec<usize> = (0..words.len()).filter(|at| is_begun(words[*at])).collect();
+    match begun.as_slice() {
+        [at] => Picked::One(*at),
+        [] => {
+            let known: Vec<String> = words.iter().map(|word| keyed(word)).collect();
+            Picked::Unclear(format!("`{}` is not one of {}", plain(&typed), known.join(", ")))
+        }
+        several => {
+            let takes: Vec<String> =
+                several.iter().map(|at| format!("`{}` for {}", key(words[*at]), words[*at])).collect();
+            Picked::Unclear(format!("more than one begins with `{}`: type {}", plain(&typed), takes.join(", ")))
+        }
+    }
+}
+
+/// Whether what was typed is a key of this word, in every menu: as much of it as is shown, or more.
+pub(crate) fn is_keyed(typed: &str, word: &str) -> bool {
+    let typed = typed.trim().to_lowercase();
+    typed.len() >= key(word).len() && word.to_lowercase().starts_with(&typed)
 }
 
 /// A word with its key: `[re] retry`. What is its own key, a number above all, stands for itself.
@@ -430,8 +446,8 @@ pub(crate) fn offered(offers: &[Offer], room: Option<usize>) -> String {
 /// What something does is not squeezed into fewer columns than this.
 const LEAST_ROOM: usize = 24;
 
-/// What is enough of each word, in every menu the same: a letter that was learnt at one question does nothing else at the next. What ends a
-/// run or sends something again takes two.
+/// What is enough of each word, in every menu the same. What ends a run or sends something again has two letters; less of them is enough where no
+/// other answer begins so.
 const KEYS: [(&str, &str); 12] = [
     ("approve", "a"),
     ("accept", "ac"),
@@ -498,21 +514,22 @@ mod tests {
                 assert!(key != its && word != other, "[{key}] is {word} and {other}");
             }
         }
-        // Where `abort` stands without `approve`, `a` is no answer.
+        // Where nothing else begins so, a letter is enough.
         let doubt = ["happened", "retry", "skip", "abort", "later"];
-        for typed in ["a", "r"] {
-            assert!(matches!(pick(typed, &doubt), Picked::Unclear(_)), "{typed}");
+        for (typed, at) in [("r", 1), ("re", 1), ("a", 3), ("AB", 3), ("l", 4)] {
+            assert_eq!(pick(typed, &doubt), Picked::One(at), "{typed}");
         }
-        assert_eq!((pick("re", &doubt), pick("ab", &doubt)), (Picked::One(1), Picked::One(3)));
+        // Beside `approve`, which has it for its own, it is never `abort`.
+        assert_eq!(pick("a", &["approve", "skip", "abort"]), Picked::One(0));
         let refused = |typed, words: &[&str]| match pick(typed, words) {
             Picked::Unclear(why) => why,
             other @ (Picked::One(_) | Picked::Nothing) => panic!("{other:?}"),
         };
-        assert_eq!(
-            refused("r", &doubt),
-            "`r` is not one of [h] happened, [re] retry, [s] skip, [ab] abort, [l] later; retry takes `re`"
-        );
+        let form = ["accept", "decline", "cancel", "abort", "later"];
+        assert_eq!(refused("a", &form), "more than one begins with `a`: type `ac` for accept, `ab` for abort");
         assert_eq!(refused("x", &["1", "words"]), "`x` is not one of [1], [w] words");
+        // A number is the beginning of no other one.
+        assert_eq!(refused("1", &["10", "words"]), "`1` is not one of [10], [w] words");
     }
 
     #[test]

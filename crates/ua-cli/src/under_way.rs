@@ -215,7 +215,7 @@ impl UnderWay {
             let (tool, id, said) = (&call.tool, short(id), line(said, SAID));
             let said = if said.is_empty() { "it said nothing".to_owned() } else { format!("it said: {said}") };
             format!(
-                "the answer of {tool} (call {id}) is stored nowhere, and ends with this process; {said}\nA resume finds out what came of that call, or \
+                "the answer of {tool} (call {id}) is stored nowhere, and ends with this process; {said}\nA resume finds out what happened to that call, or \
                  asks you: then `ua calls resolve {id} --happened`, or `--retry` if it did nothing"
             )
         });

@@ -217,7 +217,7 @@ impl Redactor {
             // Names and states go back to the tool as they came, and until then they are stored.
             Outcome::Continues(handle) if let Some(shown) = self.in_names_of(handle) => {
                 let why = format!(
-                    "the tool continues under a name that contains {shown}, which is not stored, so it cannot be asked what came of the call"
+                    "the tool continues under a name that contains {shown}, which is not stored, so it cannot be asked what happened to the call"
                 );
                 return Outcome::Lost { why };
             }

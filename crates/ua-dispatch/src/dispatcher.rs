@@ -117,6 +117,8 @@ pub enum CallProgress {
         /// The wait.
         #[serde(rename = "wait_millis", serialize_with = "millis")]
         wait: Duration,
+        /// How many retries a call that failed may have (`max_retries_per_tool_call`).
+        max_retries: u32,
     },
     /// A call in doubt is decided again after a wait: before, the other side may still do it, or not show it yet.
     Waiting {
@@ -528,7 +530,8 @@ impl Dispatcher {
                     if let Some(ended) = self.does_not_fit(&within, wait, &call) {
                         return Ok(ended);
                     }
-                    self.tell(CallProgress::Retrying { call: Box::new(call), wait });
+                    let max_retries = self.ledger.max_retries();
+                    self.tell(CallProgress::Retrying { call: Box::new(call), wait, max_retries });
                     tokio::select! {
                         () = self.ledger.env().clock.sleep(wait) => {}
                         () = stop.stopping() => return Ok(Dispatched::Stopped),

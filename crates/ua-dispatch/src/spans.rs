@@ -106,7 +106,7 @@ pub(crate) fn note(notice: &CallProgress) {
                 "ua.call.ended"
             );
         }
-        CallProgress::Retrying { call, wait } => {
+        CallProgress::Retrying { call, wait, .. } => {
             let (attempt, seconds) = (signed(call.attempt), wait.as_secs_f64());
             tracing::info!(attempt, seconds, code = call.error_code.as_deref(), "ua.call.retrying");
         }

@@ -282,7 +282,7 @@ async fn answered(
     open.retain(|question| question.call_id.as_ref() == Some(id));
     let Some(question) = open.pop() else {
         return Err(HostError::usage(format!("call {id} is being decided by the gateway at this moment"))
-            .hint(format!("`ua calls show {id}` shows what came of it")));
+            .hint(format!("`ua calls show {id}` shows what happened to it")));
     };
     let answer = Answer { choice, proof: said.proof, text: Some(said.reason.trim().to_owned()) };
     let then = questions::answer(host, store, &question, answer).await?;
@@ -524,7 +524,7 @@ fn refused(call: &ua_core::CallId, how: Option<&str>, error: &StoreError) -> Hos
         StoreError::Conflict { why, .. } => {
             let shows = format!("`ua calls show {call}` shows its record");
             let then = match how {
-                Some(how) => format!("{how}: it finds out what came of it"),
+                Some(how) => format!("{how}: it finds out what happened to it"),
                 None => "its run has ended, so say it again of the record as it is now".to_owned(),
             };
             HostError::usage(format!("call {call} cannot be corrected: {why}")).hint(format!("{shows}; {then}"))

@@ -104,8 +104,8 @@ enum Found {
     Named(Database, RunRecord),
     /// The run that succeeded under its key.
     Done(Database, RunRecord, Vec<String>),
-    /// A run of it that was begun and not finished.
-    Left(Database, RunRecord),
+    /// A run of it that was begun and not finished, and what somebody changes about it.
+    Left(Database, RunRecord, Changes),
     /// The run that has its key and has not succeeded.
     Taken(Database, RunRecord),
 }
@@ -127,12 +127,12 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
             let looked = host.home().open_read_only()?;
             resume::found(host, people, looked, &done, &request.launch, Changes::default(), false).await
         }
-        Found::Left(store, left) => {
+        Found::Left(store, left, changes) => {
             home::close(store);
             let looked = host.home().open_read_only()?;
             // Somebody finishes what was begun, and a run keeps its model: another one was named for the run that is not started now.
             let options = LaunchOptions { provider: None, model: None, ..request.launch.clone() };
-            resume::found(host, people, looked, &left, &options, Changes::default(), false).await
+            resume::found(host, people, looked, &left, &options, changes, false).await
         }
         Found::Taken(store, earlier) => Err(taken_key(host, &store, &earlier).await?),
     }
@@ -160,9 +160,10 @@ pub(crate) async fn stored(
             begins.servers.end().await;
             (store, run, Some(begins.beginning))
         }
-        Found::Named(store, run) | Found::Done(store, run, _) | Found::Left(store, run) | Found::Taken(store, run) => {
-            (store, run, None)
-        }
+        Found::Named(store, run)
+        | Found::Done(store, run, _)
+        | Found::Left(store, run, _)
+        | Found::Taken(store, run) => (store, run, None),
     })
 }
 
@@ -285,7 +286,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
                 Unfinished { run: left, standing: &standing, how: &how, is_in_doubt: foretold.is_in_doubt };
             let answer = if is_here { people.ask_which_run(&unfinished).await? } else { WhichRun::Neither };
             match answer {
-                WhichRun::Resume => return Ok(Found::Left(store, left.clone())),
+                WhichRun::Resume(changes) => return Ok(Found::Left(store, left.clone(), changes)),
                 WhichRun::New => {
                     is_new = true;
                     None

@@ -15,6 +15,7 @@ use ua_runner::RunEvent;
 use ua_store::{Answer, QuestionRecord, RunRecord, RunRecords};
 
 use crate::error::HostError;
+use crate::resume::Changes;
 use crate::review::ServerReview;
 
 /// Who may be asked while a run works.
@@ -87,15 +88,15 @@ pub struct Unfinished<'a> {
     pub standing: &'a Standing,
     /// How it was left, as the end of a sentence that begins with the run.
     pub how: &'a str,
-    /// It has a call of which nobody knows what came of it, and nobody has said so.
+    /// It has a call of which nobody knows what happened to it, and nobody has said so.
     pub is_in_doubt: bool,
 }
 
 /// What is to become of a job of which an earlier run is not finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WhichRun {
-    /// The earlier run is resumed.
-    Resume,
+    /// The earlier run is resumed, with what is changed about it. Where a run is only stored for others to drive, nothing is changed.
+    Resume(Changes),
     /// A run of its own is started.
     New,
     /// Nothing is started.

@@ -47,9 +47,9 @@ impl Sent {
         let answered_at = self.answered_at.unwrap_or(now);
         let (took, waited) = (seconds(answered_at.since(self.at)), now.since(answered_at));
         if waited < SOON {
-            return format!(" in {took}");
+            return took;
         }
-        format!(" in {took}, stored {} later", span_in_words(Duration::from_secs(waited.as_secs())))
+        format!("{took}, stored {} later", span_in_words(Duration::from_secs(waited.as_secs())))
     }
 }
 
@@ -272,9 +272,9 @@ impl Progress {
             }
             CallProgress::Settled { call } => {
                 let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
-                let took = sent.map_or_else(String::new, |sent| sent.took(self.env.now()));
+                let took = sent.map(|sent| sent.took(self.env.now()));
                 // One that was refused may have a name that no tool has.
-                format!("{} · {} {}{took}", place(call), line(&self.short(call), 80), outcome(call))
+                format!("{} · {} {}", place(call), line(&self.short(call), 80), outcome_after(call, took.as_deref()))
             }
             CallProgress::Answered { call_id } => {
                 let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -283,12 +283,13 @@ impl Progress {
                 }
                 return None;
             }
-            CallProgress::Retrying { call, wait } => {
+            CallProgress::Retrying { call, wait, max_retries } => {
                 let why = call.error_in_words().map_or_else(|| "it failed".to_owned(), |why| line(&why, 120));
                 format!(
-                    "{} · {} failed before taking effect ({why}), again in {}",
+                    "{} · {} failed before taking effect ({why}), {} in {}",
                     place(call),
                     self.short(call),
+                    retry_in_words(call.attempt, *max_retries),
                     span_in_words(*wait)
                 )
             }
@@ -321,7 +322,7 @@ impl Progress {
             ),
             CallProgress::Declined { call, waited } if waited.is_zero() => {
                 format!(
-                    "{} · {} asked a question, which was declined: nobody may be asked",
+                    "{} · {} asked a question, which was declined: this run may not ask anybody",
                     place(call),
                     self.short(call)
                 )
@@ -431,6 +432,21 @@ pub fn attempted(attempt: u32, arguments: &str) -> String {
 /// Where a call of a run that a process drives stands in it; no session of a client is driven.
 fn place(call: &CallRecord) -> String {
     format!("turn {} · call {}", call.position.turn, call.position.ordinal)
+}
+
+/// How a call ended, and how long that took: behind the words of a tool as a part of its own, since they may be any.
+pub fn outcome_after(call: &CallRecord, took: Option<&str>) -> String {
+    let outcome = outcome(call);
+    match took {
+        Some(took) if outcome.contains(": ") => format!("{outcome} · after {took}"),
+        Some(took) => format!("{outcome} in {took}"),
+        None => outcome,
+    }
+}
+
+/// Which retry follows this attempt. One that a stop kept from leaving is made however many there were.
+fn retry_in_words(attempt: u32, max: u32) -> String {
+    if attempt > max { format!("retry {attempt}") } else { format!("retry {attempt} of {max}") }
 }
 
 pub fn outcome(call: &CallRecord) -> String {
@@ -693,9 +709,32 @@ mod tests {
         let sent_at = ua_core::Env::simulated(1).now();
         let at = |seconds: u64| sent_at.plus(Duration::from_secs(seconds));
         let sent = |answered_at| Sent { at: sent_at, answered_at, named: String::new() };
-        assert_eq!(sent(None).took(at(3)), " in 3.0 s");
-        assert_eq!(sent(Some(at(4))).took(at(5)), " in 4.0 s");
-        assert_eq!(sent(Some(at(4))).took(at(606)), " in 4.0 s, stored 10 min later");
+        assert_eq!(sent(None).took(at(3)), "3.0 s");
+        assert_eq!(sent(Some(at(4))).took(at(5)), "4.0 s");
+        assert_eq!(sent(Some(at(4))).took(at(606)), "4.0 s, stored 10 min later");
+    }
+
+    /// A tool says whatever it likes: `failed: no in 0.0 s` would be one sentence of it.
+    #[test]
+    fn how_long_a_call_took_is_no_part_of_what_its_tool_said() {
+        let mut story = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#);
+        let id = story.asks("", &[("send_email", json!({}), ua_evidence::testing::mail_policy())]).remove(0);
+        let call = story.call(&id);
+        call.status = CallStatus::Succeeded;
+        assert_eq!(outcome_after(call, Some("0.0 s")), "ok in 0.0 s");
+        assert_eq!(outcome_after(call, None), "ok");
+        (call.status, call.error_detail) = (CallStatus::FailedDefinite, Some("no".to_owned()));
+        assert_eq!(outcome_after(call, Some("0.0 s")), "failed: no · after 0.0 s");
+        assert_eq!(outcome_after(call, None), "failed: no");
+    }
+
+    #[test]
+    fn a_retry_is_told_with_its_number() {
+        assert_eq!(
+            (retry_in_words(1, 5), retry_in_words(5, 5)),
+            ("retry 1 of 5".to_owned(), "retry 5 of 5".to_owned())
+        );
+        assert_eq!(retry_in_words(6, 5), "retry 6");
     }
 
     #[test]

@@ -41,7 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub enum Asked {
     /// Whoever is here answered it.
     Answered,
-    /// It needs no answer any more: it was answered elsewhere, or its run is to end.
+    /// It no longer needs an answer: it was answered elsewhere, or its run is to end.
     Settled,
     /// It is left open.
     LeftOpen,
@@ -287,7 +287,7 @@ async fn is_answered(store: &Database, question: &QuestionRecord) -> Result<bool
     Ok(current.answer.is_some())
 }
 
-/// Why a question that is asked here needs no answer any more; `None` while it does.
+/// Why a question that is asked here no longer needs an answer; `None` while it does.
 async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Result<Option<String>, HostError> {
     let id = &question.question_id;
     let current = store.question(id).await.map_err(|e| HostError::store("read the question", &e))?;
@@ -301,7 +301,7 @@ async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Resul
             let is_moot = !is_gateway || question.kind != QuestionKind::UnknownOutcome;
             run.end_mark()
                 .filter(|_| is_moot)
-                .map(|_| format!("question {id} needs no answer any more: {what} {top} is to end"))
+                .map(|_| format!("question {id} no longer needs an answer: {what} {top} ends"))
         }
         (QuestionStatus::Answered | QuestionStatus::Closed, Some(answer)) => Some(format!(
             "question {id} was answered elsewhere in the meantime (by {}: {}); that answer counts",
@@ -310,7 +310,7 @@ async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Resul
         )),
         (QuestionStatus::Answered | QuestionStatus::Closed, None) => {
             let why = closed_because(store, &current).await?;
-            Some(format!("question {id} needs no answer any more: {why}"))
+            Some(format!("question {id} no longer needs an answer: {why}"))
         }
     })
 }
@@ -335,7 +335,7 @@ fn in_short(question: &QuestionRecord, answer: &AnswerRecord) -> String {
     answers::in_short(question.kind, answer.choice, answer.text.as_deref())
 }
 
-/// Waits until a question needs no answer any more. A database that cannot be read now may be readable again; whoever answers is told of it.
+/// Waits until a question no longer needs an answer. A database that cannot be read now may be readable again; whoever answers is told of it.
 async fn until_settled(host: &Host, store: &Database, question: &QuestionRecord) {
     loop {
         host.env().clock.sleep(LOOK_EVERY).await;
@@ -387,7 +387,7 @@ pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Dat
                     Ok(Asked::Answered | Asked::Settled) => {}
                     // A prompt is called off as well when the run stops working, and with it whatever waited for the answer.
                     Ok(Asked::LeftOpen) => {
-                        people.remark(&left_open(&question.question_id, until.since(host.env().now())));
+                        people.tell(&left_open(&question.question_id, until.since(host.env().now())));
                     }
                     Err(error) => people.report(&error),
                 }
@@ -451,7 +451,7 @@ pub async fn settled(home: &Home, store: &Database, question: &QuestionRecord) -
     }
     let Some(given) = &question.answer else {
         let why = closed_because(store, question).await?;
-        return Ok(HostError::usage(format!("question {id} needs no answer any more: {why}"))
+        return Ok(HostError::usage(format!("question {id} no longer needs an answer: {why}"))
             .hint("`ua questions` lists what waits for an answer"));
     };
     let (what, by, at) = (in_short(question, given), &given.by, given.answered_at);
@@ -461,11 +461,10 @@ pub async fn settled(home: &Home, store: &Database, question: &QuestionRecord) -
         QuestionStatus::Closed => match &question.call_id {
             Some(call) => {
                 let who = if is_of_session { "the gateway" } else { "the run" };
-                error.hint(format!("{who} has acted on it; `ua calls show {call}` says what came of the call"))
+                error.hint(format!("{who} has acted on it; `ua calls show {call}` says what happened to the call"))
             }
-            None => {
-                error.hint(format!("the run has acted on it; `ua runs show {}` shows what came of it", question.run_id))
-            }
+            None => error
+                .hint(format!("the run has acted on it; `ua runs show {}` shows what it did then", question.run_id)),
         },
         QuestionStatus::Open | QuestionStatus::Answered if is_of_session => {
             let comes = || "the same call, made again by its client, returns its outcome".to_owned();

@@ -22,7 +22,7 @@ use crate::session::{self, Ending, Taking};
 use crate::{budgets, gateway, input_files, paths, restart, tree};
 
 /// What a person changes about a run with the command that resumes it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Changed components that are accepted as they are now.
     pub accept: Vec<Component>,

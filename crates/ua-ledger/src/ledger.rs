@@ -708,6 +708,11 @@ impl Ledger {
         self.rules().may_retry(call)
     }
 
+    /// How many attempts a call that failed may have after its first.
+    pub fn max_retries(&self) -> u32 {
+        self.config.max_retries
+    }
+
     /// Whether the tool of a call is another one now than the one that it was planned for, or is gone.
     pub fn is_for_another_tool(&self, call: &CallRecord) -> bool {
         let rules = self.rules();

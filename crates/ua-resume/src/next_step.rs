@@ -41,6 +41,8 @@ pub struct NextStep {
     /// Who it is where there is no command.
     who: &'static str,
     needs: Needs,
+    /// What the command has behind the run, which lifts what stopped it.
+    flags: Option<String>,
     /// Whether the command lifts what stopped the run, so that without its flags the run comes to the same.
     lifts: bool,
     /// Whether the command only says what is wanted, and a worker drives the run.
@@ -86,13 +88,14 @@ impl NextStep {
             }
             Needs::Fork(with) => format!("ua fork {id} {}", with.flag()),
             Needs::Nothing | Needs::Correction | Needs::End | Needs::Acceptance => {
-                format!("ua resume {id}{}", flags.map_or_else(String::new, |flags| format!(" {flags}")))
+                format!("ua resume {id}{}", flags.as_deref().map_or_else(String::new, |flags| format!(" {flags}")))
             }
         };
         let is_session = is_gateway(run);
         let who = if is_session { THE_CLIENT } else { THE_PROGRAM };
         let command = audience.pick(Some(command), None).filter(|_| !is_session);
-        Self { command, who, needs, lifts, is_left_to_a_worker: false }
+        let flags = flags.filter(|_| command.is_some());
+        Self { command, who, needs, flags, lifts, is_left_to_a_worker: false }
     }
 
     /// The same of a run in the queue. What a worker can go by is said to it, and the run stays its own: a person who is called to a service has
@@ -115,7 +118,8 @@ impl NextStep {
     #[must_use]
     pub fn held(run: &RunRecord) -> Self {
         let id = works_for(run).unwrap_or(&run.run_id);
-        Self { command: Some(format!("ua db accept {id}")), needs: Needs::Acceptance, lifts: true, ..Self::of(run) }
+        let command = Some(format!("ua db accept {id}"));
+        Self { command, needs: Needs::Acceptance, flags: None, lifts: true, ..Self::of(run) }
     }
 
     /// Whether it is the step of a run that is [held](NextStep::held).
@@ -132,6 +136,11 @@ impl NextStep {
     /// is the person's to fill in.
     pub fn command(&self) -> Option<&str> {
         self.command.as_deref()
+    }
+
+    /// The flags with which the [command](NextStep::command) lifts what stopped the run, as they are typed; `None` where it has none.
+    pub fn flags(&self) -> Option<&str> {
+        self.flags.as_deref()
     }
 
     /// What stands behind the [label](NextStep::label): the command, or who it is that resumes the run.
@@ -182,7 +191,7 @@ impl NextStep {
     pub fn introduction(&self) -> &'static str {
         match self.needs {
             Needs::Nothing => "Resume it with:",
-            Needs::End => "A person said that it is to end. End it with:",
+            Needs::End => "A person asked for its end. End it with:",
             Needs::Acceptance => {
                 "effects.log knows more of it than the database, which is an older copy, so nobody resumes it. Find out what became of that \
                  (`ua db check` lists it), then accept it with:"
@@ -285,6 +294,7 @@ mod tests {
                 let step = NextStep::held(&run);
                 assert_eq!(step.command(), Some(format!("ua db accept {}", run.run_id).as_str()));
                 assert!(step.is_held() && !step.is_resume() && !step.is_to_be_tried_again());
+                assert_eq!(step.flags(), None);
                 assert!(step.introduction().contains("`ua db check`") && step.does().contains("`ua db check`"));
                 assert!(!NextStep::of(&run).is_held());
             }

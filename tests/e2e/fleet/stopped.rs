@@ -246,7 +246,7 @@ fn a_run_of_another_root_is_continued_with_the_command_of_that_root() {
     env.run(&["resume", "r", "--root", &other]).refused(2, &["is driven in"]);
     fs::write(&installed, "").unwrap();
     let cancelled = env.run(&["runs", "cancel", "r", "--yes", "--root", &other]).code(0);
-    let cancelled = cancelled.says(&["run r is to end; it is stopped in ", &env.arg("root")]);
+    let cancelled = cancelled.says(&["run r will end; it is stopped in ", &env.arg("root")]);
     assert!(!cancelled.stderr.contains("current call"), "{}", cancelled.stderr);
     let cancelled = env.run(&["runs", "cancel", "r", "--yes", "--json", "--root", &other]).code(0).json();
     assert_eq!(cancelled, json!({"run_id": "r", "is_driven": false, "status": "stopped"}));

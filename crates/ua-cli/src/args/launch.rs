@@ -36,7 +36,7 @@ pub struct LaunchArgs {
     /// Let crawls reach loopback and private addresses
     #[arg(long)]
     pub allow_private_addresses: bool,
-    /// Print nothing but errors, warnings and the final summary
+    /// Print nothing but questions, errors, warnings and the final summary
     #[arg(long, short)]
     pub quiet: bool,
     /// Never ask on the terminal; a run that needs a person ends with exit code 75

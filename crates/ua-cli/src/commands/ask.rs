@@ -7,19 +7,16 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use ua_core::RunStatus;
-use ua_host::people::{Unfinished, WhichRun};
 use ua_host::questions::{Asked, Beside, Reach, WayToAnswer, chosen};
 use ua_host::{Host, questions};
 use ua_resume::answers::{Whose, option_meant, options, ways, words};
-use ua_resume::{NextStep, Standing};
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunStore as _, Store as _};
 
 use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
 use crate::output::{line, plain, print_json, tell};
 use crate::people::{AtTerminal, is_attended};
-use crate::prompt::{AtSignal, Left, Offer, Picked, ask_line, confirm, offered, pick};
+use crate::prompt::{AtSignal, Left, Offer, Picked, ask_line, confirm, is_keyed, offered, pick};
 use crate::view::Answered;
 
 use super::answer::{NOTHING_WAITS, arguments_in_full, nothing_waits, report, tell_of_the_gateway, word_of_answer};
@@ -171,55 +168,6 @@ async fn which(open: &[QuestionRecord], objectives: &[(bool, String)]) -> Result
     }
 }
 
-/// Asks what is to become of a job of which an earlier run is not finished and stands like this.
-pub(crate) async fn which_run(unfinished: &Unfinished<'_>) -> Result<WhichRun, HostError> {
-    let Unfinished { run: left, standing, how, is_in_doubt } = *unfinished;
-    let waits = matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _));
-    let offer = |word: &str, meaning: &str| Offer { word: word.to_owned(), meaning: meaning.to_owned() };
-    let offers = [
-        offer(
-            "resume",
-            match left.end_mark() {
-                Some(_) => "end that run, as was asked for; the same command starts the job again then",
-                None if waits => "finish that run; it asks you first",
-                None => "finish that run",
-            },
-        ),
-        offer(
-            "new",
-            if is_in_doubt {
-                "start another run; what that run did outside, and the call in doubt, may be done again"
-            } else {
-                "start another run; what that run did outside may be done again"
-            },
-        ),
-    ];
-    let (id, next) = (short(left.run_id.as_str()), NextStep::of(left));
-    let interrupted = Left {
-        what: format!("nothing was started; run {id} is left as it is"),
-        back: format!(
-            "{} {}; the same command with `--new` starts another run",
-            crate::ids::shortened(&next.who(), &[left.run_id.as_str()]),
-            next.does()
-        ),
-        signal: AtSignal::Waits,
-    };
-    let doubt = if is_in_doubt { " Nobody knows what came of a call that it sent." } else { "" };
-    let mut ask = format!(
-        "Run {id} of this job {how}.{doubt}\n{}Type a key or a word, then Enter (Enter alone: neither): ",
-        offered(&offers, crate::terminal::err_width())
-    );
-    loop {
-        let Some(typed) = ask_line(&ask, &interrupted).await? else { return Ok(WhichRun::Neither) };
-        match pick(&typed, &["resume", "new"]) {
-            Picked::One(0) => return Ok(WhichRun::Resume),
-            Picked::One(_) => return Ok(WhichRun::New),
-            Picked::Nothing => return Ok(WhichRun::Neither),
-            Picked::Unclear(why) => ask = format!("{why}. Which one? "),
-        }
-    }
-}
-
 /// One line of the menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
@@ -364,6 +312,8 @@ async fn choose(
         let Some(typed) = ask_line(&ask, left).await? else { return Ok(None) };
         let option = || proposed(question, menu, &typed);
         match pick(&typed, &words) {
+            // What the model proposed counts before the beginning of a word that is no key.
+            Picked::One(at) if option().is_some() && !is_keyed(&typed, words[at]) => return Ok(option()),
             Picked::One(at) => return Ok(menu.get(at).cloned()),
             Picked::Nothing => return Ok(None),
             Picked::Unclear(_) if option().is_some() => return Ok(option()),

@@ -453,7 +453,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
 fn stands(call: &CallRecord) -> String {
     let word = ua_resume::call_standing(call);
     if call.leaves_a_loss_open() {
-        return format!("{word}; what came of an earlier attempt nobody knows");
+        return format!("{word}; nobody knows what happened to an earlier attempt");
     }
     if call.status == CallStatus::FailedDefinite { format!("{word}, and did not happen") } else { word.to_owned() }
 }
@@ -587,7 +587,7 @@ fn asked_line(question: &QuestionRecord, now: Timestamp) -> String {
         return match question.status {
             QuestionStatus::Open => format!("  question       {id} is open: `ua answer {id}`\n"),
             QuestionStatus::Answered | QuestionStatus::Closed => {
-                format!("  question       {id} needs no answer any more\n")
+                format!("  question       {id} no longer needs an answer\n")
             }
         };
     };

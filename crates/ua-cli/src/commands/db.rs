@@ -333,7 +333,7 @@ async fn accept(host: &Host, name: &str) -> Result<u8, HostError> {
     }
     if !in_doubt.is_empty() {
         tell(format!(
-            "of {} the database does not know what came of it: {}; {} records what you found out, and a resume decides about the others as after \
+            "of {} the database does not know what happened to it: {}; {} records what you found out, and a resume decides about the others as after \
              a crash",
             if in_doubt.len() == 1 { "one call" } else { "these calls" },
             in_sentence(&in_doubt.join(", ")),

@@ -488,7 +488,9 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
         };
         out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), run.stands));
         for open in run.may_have_happened.iter().take(NAMED) {
-            out.push_str(&format!("    may have happened: {}\n", crate::ids::in_sentence(&crate::output::plain(open))));
+            let open = crate::output::plain(open);
+            let open = crate::moment::in_sentence(&open, ua_core::system::env().now());
+            out.push_str(&format!("    may have happened: {}\n", crate::ids::in_sentence(&open)));
         }
         if run.may_have_happened.len() > NAMED {
             let (id, more) = (short(run.run_id.as_str()), run.may_have_happened.len() - NAMED);

@@ -49,7 +49,7 @@ pub struct ResumeArgs {
     /// Resume with what changed: policy, tools, servers, pricing, blob-threshold; several with commas
     #[arg(long, value_parser = not_empty(), value_name = "COMPONENT", value_delimiter = ',', add = ArgValueCompleter::new(complete::components))]
     pub accept: Vec<String>,
-    /// Print nothing but errors, warnings and the final summary
+    /// Print nothing but questions, errors, warnings and the final summary
     #[arg(long, short)]
     pub quiet: bool,
     /// Never ask on the terminal; a run that needs a person ends with exit code 75

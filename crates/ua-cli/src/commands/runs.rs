@@ -561,7 +561,7 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         did(if has_ended {
             format!("run {} is cancelled", found.run_id)
         } else {
-            format!("run {} is to end", found.run_id)
+            format!("run {} will end", found.run_id)
         });
         print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven, status: now.status.to_string() })?;
     }
@@ -569,7 +569,7 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     if let Some(ua) = left_to.filter(|_| elsewhere.is_none()) {
         let root = ua_core::shell_word(home.root());
         crate::output::tell(format!(
-            "run {run} is to end; no process drives it, and its root is another user's, whose next worker ends it, or \
+            "run {run} will end; no process drives it, and its root is another user's, whose next worker ends it, or \
              `{ua} --root {root} runs cancel {}`",
             found.run_id
         ));
@@ -581,11 +581,11 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
             format!("cancelling run {run}; its process stops after the current call, unless the run is done with it")
         }
         Some(place) if now.status == RunStatus::Running => format!(
-            "run {run} is to end; its process in {} shows no sign of life, so it ends once a worker takes it there or it is resumed there",
+            "run {run} will end; its process in {} shows no sign of life, so it ends once a worker takes it there or it is resumed there",
             place.shown
         ),
         Some(place) => format!(
-            "run {run} is to end; it is {} in {}, and ends once a worker takes it there or it is resumed there",
+            "run {run} will end; it is {} in {}, and ends once a worker takes it there or it is resumed there",
             now.status, place.shown
         ),
     });

@@ -17,7 +17,7 @@ use ua_resume::{AroundRun, NextStep, Standing, call_standing};
 use crate::error::HostError;
 use crate::ids::{in_sentence, short, shortened};
 use crate::moment;
-use crate::output::{field, foreign_to, line, plain, print as write_out};
+use crate::output::{columns, field, foreign_to, line, plain, print as write_out};
 use crate::shown::Shown;
 use crate::view::{ForkShown, OpenQuestion, RunEnded};
 
@@ -128,7 +128,7 @@ fn text(
     out.push_str(&questions_left(records, asked));
     if let Some(artifact) = &run.final_artifact_ref {
         let file = workspace.join(artifact);
-        out.push_str(&format!("\nMain artifact  {}{}\n", file.shown(), if_missing(&file)));
+        out.push_str(&format!("\nMain artifact  {}{}\n", in_one_line(workspace, &file), if_missing(&file)));
     }
     let completion = workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id)));
     // One that was never begun has none yet.
@@ -137,7 +137,7 @@ fn text(
     out.push_str(&format!("\nWorkspace      {}{missing}\n", workspace.shown()));
     // A run that is at work, or crashed, has not written what it would have written at its end.
     if completion.exists() {
-        out.push_str(&format!("Details        {}\n", completion.shown()));
+        out.push_str(&format!("Details        {}\n", in_one_line(workspace, &completion)));
     } else if standing.is_left() && run.turn_index > 0 {
         out.push_str(&format!("Transcript     ua runs export {} --transcript\n", short(run.run_id.as_str())));
     }
@@ -150,6 +150,20 @@ fn text(
     }
     out.push_str(&format!("{label:<14} {next_command}\n"));
     shown.then(out)
+}
+
+/// The path of a file of a run: from its workspace on, which is named beside it, where a terminal would break the whole in the middle.
+fn in_one_line(workspace: &Path, file: &Path) -> String {
+    placed_in(workspace, file, crate::terminal::width())
+}
+
+fn placed_in(workspace: &Path, file: &Path, room: Option<usize>) -> String {
+    let whole = file.shown().to_string();
+    // What does not fit beside its name stands below it, further in.
+    match (room, file.strip_prefix(workspace)) {
+        (Some(room), Ok(within)) if columns(&whole) + 2 > room => format!("{} (in the workspace)", within.shown()),
+        _ => whole,
+    }
 }
 
 /// What stands behind the path of something of a run that was moved or deleted since.
@@ -398,3 +412,23 @@ pub(super) fn indented_to(text: &str, room: Option<usize>) -> String {
 
 /// Where what is too long for a line of a question continues.
 pub(super) const FOREIGN: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_a_terminal_would_break_is_told_from_its_workspace_on() {
+        let (workspace, file) = (Path::new("/a/workspace"), Path::new("/a/workspace/work_products/report.md"));
+        let whole = "/a/workspace/work_products/report.md";
+        for (room, told) in [
+            (None, whole),
+            (Some(80), whole),
+            (Some(38), whole),
+            (Some(37), "work_products/report.md (in the workspace)"),
+        ] {
+            assert_eq!(placed_in(workspace, file, room), told, "{room:?}");
+        }
+        assert_eq!(placed_in(workspace, Path::new("/b/report.md"), Some(10)), "/b/report.md");
+    }
+}

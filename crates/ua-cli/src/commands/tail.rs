@@ -416,12 +416,12 @@ impl Tail {
             // What a person or a probe says of an earlier attempt did not take the time of one.
             let by_itself = !matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));
             let took = last.filter(|_| by_itself).and_then(|last| Some(ended_at?.since(last.started_at)));
-            let took = took.map_or_else(String::new, |took| format!(" in {}", progress::seconds(took)));
+            let took = took.map(progress::seconds);
             // A record may be put right long after its call ended.
             let at = ended_at.filter(|_| before.is_none()).unwrap_or(call.updated_at);
             events.push((
                 (turn, 4),
-                about(at, "call_settled", call.attempt, format!("{}{took}", progress::outcome(call))),
+                about(at, "call_settled", call.attempt, progress::outcome_after(call, took.as_deref())),
             ));
         }
     }

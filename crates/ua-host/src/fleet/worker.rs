@@ -646,7 +646,7 @@ impl Worker {
                     tracing::warn!(error = chain(&error), "the worker's lease was not renewed");
                 },
                 () = self.hung() => {
-                    let said = "the database answers nothing, so this worker ends without storing what came of its runs; whoever has them next asks";
+                    let said = "the database answers nothing, so this worker ends without storing how its runs went; whoever has them next asks";
                     self.say(Did::Noted, said);
                     // What is under way ends as in a crash.
                     return;

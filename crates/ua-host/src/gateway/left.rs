@@ -37,7 +37,7 @@ impl Left {
             names.push(format!("{more} more"));
         }
         let what = format!(
-            "{count} of the gateway {was} under way when its broker ended, and what came of {its} is not known: {}",
+            "{count} of the gateway {was} under way when its broker ended, and what happened to {its} is not known: {}",
             names.join(", ")
         );
         let resolve = format!("`ua calls resolve {} --as happened --reason TEXT`", first.call_id);

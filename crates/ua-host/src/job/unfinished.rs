@@ -304,7 +304,7 @@ const IN_DOUBT: &str = "ended_in_doubt";
 /// How a run stands that ended with a call of which nobody knows what came of it, as the end of a sentence.
 fn ended_in_doubt(run: &RunRecord) -> String {
     let ended = if run.status == RunStatus::Failed { "failed" } else { "was cancelled" };
-    format!("{ended}, and nobody knows what came of a call that it sent")
+    format!("{ended}, and nobody knows what happened to a call that it sent")
 }
 
 /// How such a call is looked at, and how it is said what came of it: the run's questions ended with it, so it is recorded.
@@ -424,7 +424,7 @@ pub(crate) fn refusal(
         Fate::InDoubt(run, call) => in_doubt(request, run, call),
         Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => return None,
     };
-    let doubt = found.is_in_doubt.then(|| "nobody knows what came of a call that it sent".to_owned());
+    let doubt = found.is_in_doubt.then(|| "nobody knows what happened to a call that it sent".to_owned());
     let more: Vec<String> = doubt.into_iter().chain(found.others_in_words()).collect();
     let others: Vec<&RunId> = found.others.iter().map(|(run, _)| run).collect();
     let refused = if others.is_empty() { refused } else { refused.field("other_runs", others) };

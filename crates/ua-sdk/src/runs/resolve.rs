@@ -252,7 +252,7 @@ fn too_early(call: &CallId, until: Option<Timestamp>, why: String) -> Result<(),
 
 fn under_way(call: &CallId) -> String {
     format!(
-        "call {call} may still be under way: run the step, which finds out what came of it and asks if it cannot, or `Runs::cancel` the run"
+        "call {call} may still be under way: run the step, which finds out what happened to it and asks if it cannot, or `Runs::cancel` the run"
     )
 }
 
