@@ -18,8 +18,7 @@ use ua_core::{
     span_in_words,
 };
 use ua_ledger::{
-    Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared, STOPPED, SincePlanned, SoonKnown, UnknownCall,
-    WaitingAnswer,
+    Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared, SincePlanned, SoonKnown, UnknownCall, WaitingAnswer,
 };
 use ua_store::{CallRecord, LedgerStore, QuestionRecord, reaches_others};
 
@@ -472,10 +471,11 @@ impl Dispatcher {
                         continue;
                     };
                     starts = 0; // it was there to be sent to
-                    let outcome = if stop.is_stopping() {
+                    if stop.is_stopping() {
                         // The write may have waited long for the database, and nothing new is started any more.
-                        Outcome::NotSent { why: STOPPED.to_owned() }
-                    } else if self.ledger.confirm(&permit).await? {
+                        return Box::pin(self.keep_back(permit)).await;
+                    }
+                    let outcome = if self.ledger.confirm(&permit).await? {
                         self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
                         self.send(&permit, stop).await
                     } else {
@@ -502,7 +502,6 @@ impl Dispatcher {
             };
             spans::answered(&outcome);
             self.tell_answered(&permit, &outcome);
-            let is_stopped = matches!(&outcome, Outcome::NotSent { why } if why == STOPPED);
             let asked_for = match &outcome {
                 Outcome::Raw(reply) => reply.retry_after(),
                 Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Continues(_) => None,
@@ -519,9 +518,6 @@ impl Dispatcher {
                 self.ledger.settle(permit, outcome).await?
             };
             match call.status {
-                CallStatus::FailedDefinite if is_stopped && self.ledger.may_retry(&call) => {
-                    return Ok(Dispatched::Stopped);
-                }
                 CallStatus::FailedDefinite
                     if self.ledger.may_retry(&call) && asked_for.is_none_or(|span| span <= LONGEST_WAIT) =>
                 {
@@ -562,6 +558,24 @@ impl Dispatcher {
                     self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));
                 }
+            }
+        }
+    }
+
+    /// Keeps back a call that was started and must not leave any more: whoever resumes the run sends it, unless that may not be.
+    async fn keep_back(&self, permit: Permit) -> Result<Dispatched, DispatchError> {
+        let call = self.ledger.keep_back(permit).await?;
+        match call.status {
+            CallStatus::FailedDefinite if self.ledger.may_retry(&call) => Ok(Dispatched::Stopped),
+            CallStatus::Unknown => Ok(Dispatched::Stopped),
+            CallStatus::Prepared
+            | CallStatus::Running
+            | CallStatus::Succeeded
+            | CallStatus::FailedDefinite
+            | CallStatus::FailedReported
+            | CallStatus::Cancelled => {
+                self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
+                Ok(Dispatched::Settled(Box::new(call)))
             }
         }
     }

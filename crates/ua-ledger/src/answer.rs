@@ -51,7 +51,7 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>, audience: 
                 ua_core::counted(call.attempt, "attempt")
             ))
         }
-        CallStatus::FailedDefinite if call.leaves_a_loss_open() => error(format!(
+        CallStatus::FailedDefinite if call.loss_left_open().is_some() => error(format!(
             "The last attempt was not carried out: {} By its name the tool only reads, which is a guess; it was tried {}.",
             sentence(call.error_in_words().as_deref().unwrap_or("it could not be sent")),
             ua_core::counted(call.attempt, "time")

@@ -4,7 +4,7 @@
 //! Proved by: `crash_anywhere::paid_tools`, the end-to-end tests `images`.
 
 use ua_core::{CallStatus, PriceTable, RawReply, Settlement, ToolCharge};
-use ua_store::{AttemptRecord, CallRecord, EARLIER_LOST};
+use ua_store::{CallRecord, EarlierLoss};
 
 use crate::interpret::interpret_again;
 use crate::ledger::Ledger;
@@ -25,22 +25,18 @@ impl Ledger {
         if settlement.status == CallStatus::FailedDefinite
             && let Some(open) = self.left_open_by(call).await
         {
-            let why = settlement.error_detail.take().filter(|why| !why.is_empty());
-            settlement.error_detail = Some(why.map_or(open.clone(), |why| format!("{why}; {open}")));
+            settlement.error_detail = Some(open.behind(settlement.error_detail.as_deref().unwrap_or_default()));
         }
         settlement
     }
 
     /// What an earlier attempt of a call leaves open that its newest one, which did nothing, does not say: of a read by its name
     /// alone, which is a guess. It is in no doubt, so it is only said.
-    pub(crate) async fn left_open_by(&self, call: &CallRecord) -> Option<String> {
+    pub(crate) async fn left_open_by(&self, call: &CallRecord) -> Option<EarlierLoss> {
         if !call.policy.is_read_by_name() || call.attempt < 2 {
             return None;
         }
-        let attempts = self.attempts(&call.call_id).await.ok()?;
-        let is_lost =
-            |attempt: &&AttemptRecord| attempt.attempt < call.attempt && attempt.outcome.as_deref() == Some("lost");
-        attempts.iter().find(is_lost).map(|lost| format!("{EARLIER_LOST} {}", lost.attempt))
+        EarlierLoss::before(call.attempt, &self.attempts(&call.call_id).await.ok()?)
     }
 
     /// How many attempts of a call, one after the other before its newest, were answered. While nobody can look, it may be all of them.

@@ -521,6 +521,18 @@ impl Ledger {
         Ok(WaitingAnswer::Waits(call))
     }
 
+    /// Keeps back a call that was started and has not left, since a stop was asked for meanwhile: its attempt ends as one that never left,
+    /// and whoever resumes the run sends the call, whatever retries the job allows.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn keep_back(&self, permit: Permit) -> Result<CallRecord, LedgerError> {
+        let call = permit.call();
+        let end = AttemptEnd::kept_back(self.left_open_by(call).await);
+        let settle = self.ends_with(call, end);
+        self.write_end(&permit, settle).await
+    }
+
     /// What becomes of a call in the end of its attempt, if that is the end of the call and of its answer nothing is kept as a blob.
     fn foreseen(&self, permit: &Permit, settle: &SettleAttempt) -> Option<(CallRecord, ReceiptRecord)> {
         let call = permit.call();
@@ -551,7 +563,7 @@ impl Ledger {
         let end = match outcome {
             Outcome::NotSent { why } => {
                 let open = self.left_open_by(call).await;
-                AttemptEnd::NotSent { why: open.map_or(why.clone(), |open| format!("{why}; {open}")) }
+                AttemptEnd::NotSent { why: open.map_or(why.clone(), |open| open.behind(&why)) }
             }
             Outcome::Lost { why } => AttemptEnd::Lost { why },
             // Whoever goes on with handles does so before; nobody is left to.
@@ -563,6 +575,11 @@ impl Ledger {
                 AttemptEnd::Replied { raw, settlement: Some(settlement) }
             }
         };
+        self.ends_with(call, end)
+    }
+
+    /// The end of the attempt of a call that is under way, now.
+    fn ends_with(&self, call: &CallRecord, end: AttemptEnd) -> SettleAttempt {
         SettleAttempt {
             call_id: call.call_id.clone(),
             attempt: call.attempt,

@@ -113,7 +113,6 @@ pub use permit::Permit;
 pub use question::{ARGUMENTS_CUT, look_after};
 pub use recomputed::check_recomputed;
 pub use recovery::Recovery;
-pub use rules::STOPPED;
 pub use sent_files::{FileContent, SentFile, SentFiles};
 pub use taint::{TaintRule, asked_once_tainted};
 pub use ua_store::is_left_open;

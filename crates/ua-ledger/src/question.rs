@@ -5,9 +5,7 @@ use ua_core::{
     CallId, CallPolicy, CallStatus, Env, FieldKind, PossibleEffect, QuestionId, QuestionText, ShortNames, Timestamp,
     default_of, fields, holds_mark, is_by_address, look_alikes_in, missing, on_one_line,
 };
-use ua_store::{
-    AttemptRecord, CallRecord, Choice, EARLIER_LOST, LateReply, NewQuestion, QuestionKind, QuestionRecord, Trace, rules,
-};
+use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord, Trace, rules};
 
 use crate::admission::Facts;
 use crate::late::said;
@@ -363,14 +361,11 @@ pub(crate) fn question(
             (first.kind(), text, happened.into_iter().chain([Choice::Execute, Choice::Skip, Choice::Abort]).collect())
         }
         Why::AuthFailure { lost, .. } => {
-            let happened = match call.error_detail.as_deref().and_then(|detail| detail.rsplit_once(EARLIER_LOST)) {
-                Some((_, attempt)) if call.leaves_a_loss_open() => {
-                    format!(
-                        "That attempt did nothing; {EARLIER_LOST} {}, and that the tool only reads is a guess by its name",
-                        attempt.trim()
-                    )
+            let happened = match call.loss_left_open() {
+                Some(loss) => {
+                    format!("That attempt did nothing; {loss}, and that the tool only reads is a guess by its name")
                 }
-                Some(_) | None => "Nothing happened".to_owned(),
+                None => "Nothing happened".to_owned(),
             };
             let text = format!(
                 "The tool server `{}` refused the credentials of `{tool}` ({}). {happened}. Correct them (`headers` of the \

@@ -18,9 +18,6 @@ use crate::sent_files::SentFiles;
 /// The field of a word's binding that says where the call would go.
 const DESTINATION: &str = "destination";
 
-/// Why an attempt never left that a stop was asked for before it could. It was not made in vain: whoever resumes the run sends it.
-pub const STOPPED: &str = "a stop was asked for before it was sent";
-
 /// What a verdict goes by, beside the rows.
 #[derive(Clone)]
 pub(crate) struct Rules<'a> {
@@ -137,7 +134,7 @@ impl Rules<'_> {
     pub(crate) fn may_retry(&self, call: &CallRecord) -> bool {
         call.status == CallStatus::FailedDefinite
             && call.resolution != Some(Resolution::NotHappened)
-            && (call.attempt <= self.config.max_retries || was_stopped(call))
+            && (call.attempt <= self.config.max_retries || call.was_kept_back())
             && !self.is_for_another_tool(call)
             && !self.is_gone(call)
             && another_attempt_may_help(call.error_code.as_deref())
@@ -228,12 +225,6 @@ pub(crate) fn position_of(call: &CallRecord) -> String {
 pub(crate) fn was_refused_credentials(call: &CallRecord) -> bool {
     call.status == CallStatus::FailedDefinite
         && call.error_code.as_deref().is_some_and(|code| matches!(code, "http_401" | "http_403"))
-}
-
-/// Whether the newest attempt of a call never left because a stop was asked for.
-fn was_stopped(call: &CallRecord) -> bool {
-    let is_so = |why: &str| why == STOPPED || why.strip_prefix(STOPPED).is_some_and(|more| more.starts_with(';'));
-    call.error_code.as_deref() == Some("not_sent") && call.error_detail.as_deref().is_some_and(is_so)
 }
 
 /// Whether an attempt left for its server, and is not what became known later of one that did.

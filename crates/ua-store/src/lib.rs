@@ -23,12 +23,14 @@ mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod corpus;
+mod earlier_loss;
 mod error;
 pub mod fleet;
 mod forgotten;
 mod gateway;
 pub mod invariants;
 mod iteration;
+mod kept_back;
 mod late;
 mod ledger_store;
 mod lifted;
@@ -61,6 +63,7 @@ pub use commit::{
     StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 pub use corpus::CorpusRef;
+pub use earlier_loss::EarlierLoss;
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry,
@@ -85,8 +88,8 @@ pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with, change_budget};
 pub use plain_text::plain_text;
 pub use record::{
-    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EARLIER_LOST,
-    EndMark, EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
+    EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord,
     RunRecords, StepRecord, TurnRecord, answer_finding, answer_link, error_in_words, lost_because, standing_answer,
 };

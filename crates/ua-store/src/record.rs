@@ -503,21 +503,11 @@ impl CallRecord {
         error_in_words(self.error_code.as_deref(), self.error_detail.as_deref())
     }
 
-    /// Whether it failed without having done anything in its newest attempt, and an earlier one was lost: of a read by its name alone,
-    /// which is in no doubt.
-    pub fn leaves_a_loss_open(&self) -> bool {
-        let says = || self.error_detail.as_ref().is_some_and(|detail| detail.contains(EARLIER_LOST));
-        self.status == CallStatus::FailedDefinite && self.policy.is_read_by_name() && says()
-    }
-
     /// The tool that the call goes to: for an action of a composite tool that tool, not the action.
     pub fn called_tool(&self) -> &ToolName {
         self.policy.via.as_ref().map_or(&self.name, |via| &via.tool)
     }
 }
-
-/// How the words about a failure name an earlier attempt that was lost; its number follows.
-pub const EARLIER_LOST: &str = "nobody knows what came of attempt";
 
 fn http_status(code: &str) -> Option<u16> {
     code.strip_prefix("http_")?.parse().ok()

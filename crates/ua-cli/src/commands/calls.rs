@@ -452,7 +452,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
 /// Where a call stands, with what its failure says about whether it happened.
 fn stands(call: &CallRecord) -> String {
     let word = ua_resume::call_standing(call);
-    if call.leaves_a_loss_open() {
+    if call.loss_left_open().is_some() {
         return format!("{word}; nobody knows what happened to an earlier attempt");
     }
     if call.status == CallStatus::FailedDefinite { format!("{word}, and did not happen") } else { word.to_owned() }

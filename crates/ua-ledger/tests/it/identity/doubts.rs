@@ -342,7 +342,7 @@ async fn a_read_by_its_name_that_was_lost_and_refused_then_is_not_said_to_have_d
             let call = member.ledger.settle(permit, refused(status)).await.unwrap();
             assert_eq!((call.status, call.attempt), (CallStatus::FailedDefinite, 2));
             let is_guess = source == ClassSource::Name;
-            assert_eq!(call.leaves_a_loss_open(), is_guess, "{:?}", call.error_detail);
+            assert_eq!(call.loss_left_open().is_some(), is_guess, "{:?}", call.error_detail);
             let told = ua_ledger::answer_for(&call, None, Audience::default()).unwrap();
             let said = format!("{:?}", told.text);
             assert_eq!(said.contains("Nothing happened"), !is_guess, "{said}");
