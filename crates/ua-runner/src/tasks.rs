@@ -77,10 +77,7 @@ pub(crate) async fn task_reply(
     child: &RunId,
 ) -> Result<RawReply, RunError> {
     let records = store.load(child).await.map_err(RunError::at("load the sub-agent's run"))?;
-    workspace.make_task(call)?;
-    let (file, output) = task_output(workspace, call, &records)?;
-    put_output(workspace, &file, &output)?;
-    Ok(reply(&file, &output))
+    Ok(written_reply(workspace, call, &records, Err)?)
 }
 
 /// The same of a task whose run ends: a folder that cannot be read or written, as on a full disk, is told of and does not keep it from
@@ -97,14 +94,35 @@ pub(crate) async fn last_task_reply(
     let records = store.load(child).await.map_err(RunError::at("load the sub-agent's run"))?;
     let told = |error: WorkspaceError| {
         tracing::warn!(error = chain(&error), run = %child, "what a sub-agent came to was not written");
+        Ok(())
     };
-    let made = workspace.make_task(call);
-    let (file, output) = task_output(workspace, call, &records).unwrap_or_else(|error| {
-        told(error);
-        (output_path(call), SubAgentOutput::new(call, &records, Vec::new()))
-    });
-    if let Err(error) = made.and_then(|_| put_output(workspace, &file, &output)) {
-        told(error);
+    Ok(written_reply(workspace, call, &records, told)?)
+}
+
+/// Makes the folder of a task, writes there what it came to, and says it. An error of the folder is passed to `failed`; where that lets it
+/// pass, what is known without the folder is said.
+fn written_reply(
+    workspace: &Workspace,
+    call: &CallId,
+    child: &RunRecords,
+    failed: impl Fn(WorkspaceError) -> Result<(), WorkspaceError>,
+) -> Result<RawReply, WorkspaceError> {
+    let is_made = match workspace.make_task(call) {
+        Ok(_) => true,
+        Err(error) => {
+            failed(error)?;
+            false
+        }
+    };
+    let (file, output) = match task_output(workspace, call, child) {
+        Ok(told) => told,
+        Err(error) => {
+            failed(error)?;
+            (output_path(call), SubAgentOutput::new(call, child, Vec::new()))
+        }
+    };
+    if is_made && let Err(error) = put_output(workspace, &file, &output) {
+        failed(error)?;
     }
     Ok(reply(&file, &output))
 }
