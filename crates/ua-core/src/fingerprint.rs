@@ -23,6 +23,8 @@ const VERSION: u32 = 1;
 
 /// How much of a long value is shown beside its digest.
 const SHOWN_CHARS: usize = 48;
+/// What is shown of a value begins so of which the digest alone is known.
+const BY_DIGEST: &str = "digest ";
 /// How much of the words of a tool is kept beside their digests.
 const WORDS_CHARS: usize = 100;
 
@@ -98,7 +100,7 @@ impl Pin {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let shown = if is_digest {
-            format!("digest {}…", &text[..8])
+            by_digest(&text[..8])
         } else if flat.chars().count() <= SHOWN_CHARS && flat == text {
             flat
         } else {
@@ -115,6 +117,15 @@ impl Pin {
             Err(_) => Self::of_text(&value.to_string()),
         }
     }
+}
+
+/// What is shown of a value of which nothing is known but how its digest begins.
+fn by_digest(begin: &str) -> String {
+    format!("{BY_DIGEST}{begin}…")
+}
+
+fn is_by_digest(shown: &str) -> bool {
+    shown.starts_with(BY_DIGEST)
 }
 
 fn short(digest: Sha256) -> String {
@@ -515,7 +526,7 @@ impl Fingerprint {
                 (Some(before), Some(after)) => {
                     let fields = fields_that_differ(words.0, words.1);
                     if fields.is_empty() {
-                        let digest = |of: Sha256| format!("digest {}…", short(of));
+                        let digest = |of: Sha256| by_digest(&short(of));
                         differences.push(about(None, digest(*before), digest(*after)));
                     }
                     for (field, before, after) in fields {
@@ -602,6 +613,11 @@ impl Difference {
     fn new(component: Component, tool: Option<&str>, before: String, after: String) -> Self {
         Self { component, tool: tool.map(str::to_owned), part: None, file: None, field: None, before, after }
     }
+
+    /// Whether of what was pinned the digest alone is known, so that nobody can tell what of it changed.
+    pub fn was_by_digest(&self) -> bool {
+        self.field.is_none() && is_by_digest(&self.before)
+    }
 }
 
 impl fmt::Display for Difference {
@@ -617,8 +633,7 @@ impl fmt::Display for Difference {
             return write!(f, ": {field} {} → {}", self.before, self.after);
         }
         // Digits say nothing to anybody but that they are others.
-        let is_digest = |side: &str| side.starts_with("digest ");
-        if is_digest(&self.before) && is_digest(&self.after) {
+        if is_by_digest(&self.before) && is_by_digest(&self.after) {
             return write!(f, ": changed ({} → {})", self.before, self.after);
         }
         write!(f, ": {} → {}", self.before, self.after)

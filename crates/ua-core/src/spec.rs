@@ -47,6 +47,14 @@ pub enum SpecError {
     Several(Vec<SpecError>),
 }
 
+impl SpecError {
+    /// What is wrong, for whoever says of which job.
+    pub fn why(&self) -> String {
+        let words = self.to_string();
+        words.strip_prefix("invalid job: ").map_or(words.clone(), str::to_owned)
+    }
+}
+
 /// What an unknown field may have been meant to be: the known one that looks like it, or else all that may stand in its place.
 fn instead(nearest: Option<&str>, beside: &[&str]) -> String {
     match nearest {
@@ -58,11 +66,7 @@ fn instead(nearest: Option<&str>, beside: &[&str]) -> String {
 
 /// What is wrong, one after the other.
 fn in_a_row(errors: &[SpecError]) -> String {
-    let words = errors.iter().map(|error| {
-        let words = error.to_string();
-        words.strip_prefix("invalid job: ").map_or(words.clone(), str::to_owned)
-    });
-    words.collect::<Vec<_>>().join("; ")
+    errors.iter().map(SpecError::why).collect::<Vec<_>>().join("; ")
 }
 
 /// A job: what is to be reached, within which limits. Immutable once a run was made of it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Database;
 use serde_json::{Value, json};
-use ua_core::{RunId, RunSpec, ShowPath as _};
+use ua_core::{Audience, RunId, RunSpec, ShowPath as _};
 use ua_runner::{ForkError, ForkPlace, ForkPlan, JobChange, LockError, Workspace, sweep_forks};
 use ua_store::{RunRecord, Store, StoreError};
 
@@ -54,7 +54,7 @@ impl Fork {
         if ua_store::is_gateway(parent) {
             return Err(crate::gateway::refused(parent));
         }
-        if parent.entrypoint == "library" {
+        if parent.entrypoint == Audience::LIBRARY {
             return Err(HostError::usage(format!("run {} belongs to a program that uses the library", parent.run_id))
                 .hint("only that program has its tools and its model; it forks runs with `Runs::fork`"));
         }

@@ -51,9 +51,7 @@ pub(crate) fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunS
     // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
     let text = without_bom(text).replace("${JOB_DIR}", &json_fragment(&job_dir(settings, file)?));
     RunSpec::parse(&text).map_err(|error| {
-        let text = error.to_string();
-        let why = text.strip_prefix("invalid job: ").unwrap_or(&text);
-        let failure = HostError::usage(format!("{name}: {why}"));
+        let failure = HostError::usage(format!("{name}: {}", error.why()));
         match error {
             SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
             SpecError::UnknownField { .. } => failure.hint("`ua schema job-file` lists every field").not_begun(),

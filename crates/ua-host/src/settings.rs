@@ -564,7 +564,7 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     // Above it, whoever may write puts another folder in its place, or a link.
     let above = ways.iter().flat_map(|path| path.ancestors().skip(2));
     above.into_iter().find_map(|folder| Some((folder, folder_open_to_others(folder)?))).and_then(|(folder, why)| {
-        let foreign = owner::other(folder).filter(|_| why == FOREIGN);
+        let foreign = owner::other(folder).filter(|_| is_anothers(folder));
         let mut how = closing(folder).map_or_else(
             || format!("keep {} in a folder that only you can change", ua_core::shell_word(file)),
             |mend| format!("look at what is in it, then {mend} {}", ua_core::shell_word(folder)),
@@ -610,7 +610,7 @@ fn maker_of(link: &Path) -> Option<u32> {
 /// Why others than this user and root may change what is above a file that is believed; a group that this user shares with somebody is others.
 fn folder_open_to_others(folder: &Path) -> Option<&'static str> {
     std::fs::metadata(folder).ok()?;
-    if is_foreign(folder) && !is_roots_unmapped(folder) {
+    if is_anothers(folder) {
         return Some(FOREIGN);
     }
     // Of these folders alone also root's group, which is root, may change one: containers with users of any number have their homes open to
@@ -642,7 +642,7 @@ pub(crate) fn program_open_to_strangers(path: &Path) -> Option<&'static str> {
 /// the group may change.
 pub(crate) fn open_to_strangers(path: &Path) -> Option<&'static str> {
     std::fs::metadata(path).ok()?;
-    if is_foreign(path) && !is_roots_unmapped(path) {
+    if is_anothers(path) {
         return Some(FOREIGN);
     }
     let own = rustix::process::getegid().as_raw();
@@ -719,6 +719,11 @@ fn changeable(path: &Path, by_modes: impl Fn(&Metadata) -> bool) -> bool {
 fn is_foreign(path: &Path) -> bool {
     let ours = rustix::process::geteuid().as_raw();
     std::fs::metadata(path).map_or(true, |file| file.uid() != ours && file.uid() != 0)
+}
+
+/// Whether a file is another user's, as far as anybody can tell here.
+fn is_anothers(path: &Path) -> bool {
+    is_foreign(path) && !is_roots_unmapped(path)
 }
 
 /// Gives a file to a group in which this user is not alone, for tests; says whether there is one that it can be given to.

@@ -55,8 +55,13 @@ impl Limits {
     }
 }
 
-/// What is said of a budget that a higher one would not help.
-pub(crate) const NOT_ENFORCED: &str = "cannot be enforced";
+/// What is said of a budget that nobody can keep.
+const NOT_ENFORCED: &str = "cannot be enforced";
+
+/// Whether what is said of a budget that stopped a run says that nobody can keep it: a higher one would not help.
+pub(crate) fn is_not_enforced(detail: &str) -> bool {
+    detail.contains(NOT_ENFORCED)
+}
 
 /// What requests to models took so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

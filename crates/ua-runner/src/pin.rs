@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use ua_core::{
-    Audience, Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE, Message, Origin,
-    PriceTable, RunSpec, RunStatus, StepId,
+    Audience, Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE,
+    Message, Origin, PriceTable, RunSpec, RunStatus, StepId,
 };
 use ua_store::{
     NewIteration, NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, RunStore, StepEntry, StepRecord, Store,
@@ -294,7 +294,7 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord, pins: &PinS
     if components.contains(&Component::Policy) && of_policy().all(|difference| difference.tool.is_none()) {
         text.push_str("\n  (the class of every tool is unchanged");
         // What is known by its digest alone may be any of these.
-        if of_policy().any(|difference| difference.field.is_none() && difference.before.starts_with("digest ")) {
+        if of_policy().any(Difference::was_by_digest) {
             text.push_str(": keys, probes, approvals or other settings of a rule changed");
         }
         text.push(')');

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::{RunStatus, Timestamp};
+use ua_core::{Audience, RunStatus, Timestamp};
 use ua_store::{
     ConcurrencyKey, FleetChange, FleetStore as _, QueueEntry, QueueOptions, RunRecord, Store as _, is_task,
 };
@@ -141,7 +141,7 @@ pub async fn enqueue(
     run: RunRecord,
     submission: &Submission,
 ) -> Result<Submitted, HostError> {
-    if is_task(&run) || ua_store::is_gateway(&run) || run.entrypoint == "library" {
+    if is_task(&run) || ua_store::is_gateway(&run) || run.entrypoint == Audience::LIBRARY {
         return Err(HostError::usage(format!("run {} is not driven by a worker", run.run_id))
             .hint("a sub-agent goes with its run, a session of the gateway with its client, a program's run with that program"));
     }

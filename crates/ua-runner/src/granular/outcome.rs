@@ -8,7 +8,7 @@ use ua_core::{BudgetStop, RunStatus, RunStop};
 use ua_resume::UsageSummary;
 use ua_store::{QuestionRecord, RunRecords, Store, StoreError, TrailOf};
 
-use crate::budget::NOT_ENFORCED;
+use crate::budget::is_not_enforced;
 use crate::machine::Conclusion;
 
 /// How a step ended, or where it waits. All of these are values: none of them is a failure of the call that returned it.
@@ -125,7 +125,7 @@ impl fmt::Display for StepOutcome {
                 let text = question.text.trim_end();
                 write!(f, "answer first: {text}\nAnswer with `Runs::answer`: {}", choices.join(", "))
             }
-            Self::Stopped { reason: reason @ RunStop::Budget, detail } if detail.contains(NOT_ENFORCED) => {
+            Self::Stopped { reason: reason @ RunStop::Budget, detail } if is_not_enforced(detail) => {
                 write!(
                     f,
                     "stopped ({reason}): {detail}; say what the model costs with `Step::prices` and run it again with \

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::{QuestionId, RunId, RunStatus, StepStatus, Timestamp, Usage};
+use ua_core::{QuestionId, RunId, RunStatus, StepStatus, TASK_MODE, Timestamp, Usage};
 
 use super::{conflict, not_found};
 use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
@@ -51,7 +51,8 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
     let plain = |text: String| plain_text(&text).into_owned();
     let opening = MessageRecord { seq: 1, turn: 0, message: run.opening, created_at: run.created_at };
     // A sub-agent starts a conversation of its own; a fork starts from its parent's.
-    let forked_from = parent.filter(|_| run.run_mode != "task").and_then(|parent| parent.provider_session_id.clone());
+    let forked_from =
+        parent.filter(|_| run.run_mode != TASK_MODE).and_then(|parent| parent.provider_session_id.clone());
     let harness = run.spec.harness.clone();
     let taint = parent.map_or_else(Taint::default, |parent| parent.taint).and(Taint::of_files(&run.spec));
     let record = RunRecord {
