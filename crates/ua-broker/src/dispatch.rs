@@ -37,7 +37,7 @@ impl Broker {
 
     async fn sends(&self, call: &CallId) -> Vec<AttemptRecord> {
         let mut attempts = self.store.attempts(call).await.unwrap_or_default();
-        attempts.retain(|attempt| attempt.outcome.as_deref() != Some("not_sent") && !is_learnt_of_another(attempt));
+        attempts.retain(|attempt| !attempt.never_left() && !is_learnt_of_another(attempt));
         attempts
     }
 

@@ -10,7 +10,6 @@ use ua_store::{AttemptRecord, CallRecord, QuestionRecord, ReplayStatus, Seen};
 
 use crate::handle::Continued;
 use crate::permit::Permit;
-use crate::rules::never_left;
 use crate::sent_files::SentFiles;
 
 /// What the dispatcher found out about a call just before admission.
@@ -50,7 +49,7 @@ pub enum SincePlanned {
 impl Facts {
     /// Those that a call was sent under, for a process that has another setup than its run.
     pub fn as_sent(call: &CallRecord, attempts: &[AttemptRecord]) -> Self {
-        let sent = attempts.iter().rev().find(|attempt| !never_left(attempt));
+        let sent = attempts.iter().rev().find(|attempt| !attempt.never_left());
         Self {
             scope: call.scope.clone(),
             files: SentFiles::of_digests(call.file_digests.clone()),

@@ -47,6 +47,6 @@ impl Ledger {
         }
         let Ok(attempts) = self.attempts(&call.call_id).await else { return earlier };
         let before = attempts.iter().rev().filter(|attempt| attempt.attempt < call.attempt);
-        before.take_while(|attempt| attempt.outcome.as_deref() == Some("replied")).count()
+        before.take_while(|attempt| attempt.was_answered()).count()
     }
 }

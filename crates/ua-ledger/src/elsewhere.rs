@@ -8,7 +8,6 @@ use ua_store::rules::{is_recalled, said_beside};
 use ua_store::{AttemptRecord, CallRecord};
 
 use crate::lost::LostCall;
-use crate::rules::never_left;
 
 /// Why neither the call's key nor a look says anything about it, where an attempt that may have had the effect went somewhere else, or as
 /// somebody else, than one would that is sent `now`. That side knows nothing of the key, and does not show what the other one did.
@@ -20,9 +19,9 @@ pub(crate) fn elsewhere(call: &CallRecord, attempts: &[AttemptRecord], now: Opti
 /// Whether an attempt may have had the effect: the one in doubt, and what was lost since. What replaces its own output has the effect of its
 /// newest attempt.
 fn may_have_had_it(call: &CallRecord, attempts: &[AttemptRecord], attempt: &AttemptRecord) -> bool {
-    let newest = || attempts.iter().rev().find(|attempt| !never_left(attempt)).map(|sent| sent.attempt);
+    let newest = || attempts.iter().rev().find(|attempt| !attempt.never_left()).map(|sent| sent.attempt);
     let Some(first) = call.doubt.or_else(newest) else { return false };
-    let is_open = attempt.outcome.as_deref().is_none_or(|outcome| outcome == "lost");
+    let is_open = attempt.outcome.is_none() || attempt.was_lost();
     attempt.attempt == first || (attempt.attempt > first && is_open)
 }
 

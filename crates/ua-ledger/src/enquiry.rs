@@ -481,7 +481,7 @@ impl GivenUp {
 /// is not known to have ended.
 pub(crate) fn given_up_at(call: &CallRecord, attempts: &[AttemptRecord]) -> Option<GivenUp> {
     let mut all = Vec::new();
-    for attempt in attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_sent")) {
+    for attempt in attempts.iter().filter(|attempt| !attempt.never_left()) {
         all.push((attempt.ended_at?, Duration::ZERO));
         all.push((attempt.started_at, call.policy.timeout.unwrap_or_default()));
     }
@@ -491,7 +491,7 @@ pub(crate) fn given_up_at(call: &CallRecord, attempts: &[AttemptRecord]) -> Opti
 
 /// The first of the attempts of a call that may have reached the other side.
 pub(crate) fn first_sent(attempts: &[AttemptRecord]) -> Option<Timestamp> {
-    let sent = attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_sent"));
+    let sent = attempts.iter().filter(|attempt| !attempt.never_left());
     sent.map(|attempt| attempt.started_at).min()
 }
 

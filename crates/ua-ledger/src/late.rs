@@ -78,9 +78,7 @@ pub fn is_of_attempt(attempts: &[AttemptRecord], late: &LateReply) -> bool {
 
 /// Those of them that no attempt of this database has: what was slow to be stored was kept beside it as well.
 pub(crate) fn unstored(mut late: Vec<LateReply>, attempts: &[AttemptRecord]) -> Vec<LateReply> {
-    let has_it = |late: &LateReply| {
-        attempts.iter().any(|attempt| attempt.outcome.as_deref() == Some("replied") && late.is_to(attempt))
-    };
+    let has_it = |late: &LateReply| attempts.iter().any(|attempt| attempt.was_answered() && late.is_to(attempt));
     late.retain(|late| !has_it(late));
     late
 }
@@ -103,7 +101,7 @@ pub(crate) fn answer_beside<'l>(
             && late.attempt == newest.attempt
             && is_of_attempt(attempts, late)
     };
-    if newest.outcome.as_deref() != Some("lost") {
+    if !newest.was_lost() {
         return None;
     }
     late.iter().rev().filter(is_its_own).find(|late| {

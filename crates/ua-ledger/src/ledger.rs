@@ -31,7 +31,6 @@ use crate::people::{CallsOf, PeopleRules, words_beside};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 use crate::recovery::Recovery;
-use crate::rules::never_left;
 use crate::unseen::SentWithFiles;
 use crate::verdict::{Known, Verdict, verdict};
 use crate::view::View;
@@ -673,7 +672,7 @@ impl Ledger {
         let own = self.attempts(&call.call_id).await?;
         let to = own.iter().rev().find_map(|attempt| attempt.destination.as_ref());
         let theirs = self.attempts(&other.call_id).await?;
-        let newest = theirs.iter().rev().find(|attempt| !never_left(attempt));
+        let newest = theirs.iter().rev().find(|attempt| !attempt.never_left());
         Ok(newest.is_none_or(|sent| !is_another_place(other, sent, to)))
     }
 

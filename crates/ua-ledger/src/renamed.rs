@@ -13,7 +13,6 @@ use crate::admission::Facts;
 use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
-use crate::rules::never_left;
 
 impl Ledger {
     /// Those of the calls under other names of servers that may be the same call as the one that `relations` are of.
@@ -58,7 +57,7 @@ impl Ledger {
         // Where a read goes is not asked.
         let Some(now) = &facts.destination else { return Ok(!call.policy.class.has_effect()) };
         let attempts = self.attempts(&other.call_id).await?;
-        let sent = attempts.iter().rev().find(|attempt| !never_left(attempt));
+        let sent = attempts.iter().rev().find(|attempt| !attempt.never_left());
         Ok(sent.is_some_and(|sent| is_another_place(other, sent, Some(now))))
     }
 }

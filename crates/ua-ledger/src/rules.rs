@@ -153,7 +153,7 @@ impl Rules<'_> {
 
     /// Whether this process has found often enough that the call's server cannot be reached.
     pub(crate) fn is_unreachable(&self, attempts: &[AttemptRecord]) -> bool {
-        let in_vain = |attempt: &&AttemptRecord| never_left(attempt) && attempt.epoch == self.epoch;
+        let in_vain = |attempt: &&AttemptRecord| attempt.never_left() && attempt.epoch == self.epoch;
         attempts.iter().rev().take_while(in_vain).count() > self.config.max_retries as usize
     }
 
@@ -229,10 +229,5 @@ pub(crate) fn was_refused_credentials(call: &CallRecord) -> bool {
 
 /// Whether an attempt left for its server, and is not what became known later of one that did.
 pub(crate) fn is_a_send(attempt: &AttemptRecord) -> bool {
-    !never_left(attempt) && !is_learnt_of_another(attempt)
-}
-
-/// Whether an attempt never left for its server.
-pub(crate) fn never_left(attempt: &AttemptRecord) -> bool {
-    attempt.outcome.as_deref() == Some("not_sent")
+    !attempt.never_left() && !is_learnt_of_another(attempt)
 }

@@ -26,7 +26,7 @@ use crate::lost::LostKeys;
 use crate::outside::{Still, still_of_each};
 use crate::people::Named;
 use crate::related::RelatedCalls;
-use crate::rules::{Rules, never_left};
+use crate::rules::Rules;
 
 /// What the store says about a call.
 #[derive(Debug, Clone)]
@@ -376,7 +376,7 @@ impl Ledger {
         };
         let is_under_way_beside = is_under_way && self.top_of(call).await? == self.top_of(&twin).await?;
         let attempts = self.attempts(&twin.call_id).await?;
-        let newest = attempts.iter().rev().find(|attempt| !never_left(attempt));
+        let newest = attempts.iter().rev().find(|attempt| !attempt.never_left());
         let is_elsewhere = newest.is_some_and(|sent| is_another_place(&twin, sent, facts.destination.as_ref()));
         Ok(Some(Twin { call: twin, is_under_way_beside, is_elsewhere }))
     }

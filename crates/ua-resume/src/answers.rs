@@ -413,7 +413,7 @@ pub fn known(
     let is_of_call = |attempt: &&AttemptRecord| Some(&attempt.call_id) == question.call_id.as_ref();
     let last = attempts.iter().rfind(|attempt| is_of_call(attempt) && !is_learnt_of_another(attempt));
     if let Some(attempt) = last {
-        let ended = attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost"));
+        let ended = attempt.ended_at.filter(|_| !attempt.was_lost());
         let ended = match (ended, came_late(question, attempt, late)) {
             (Some(at), _) => format!("ended at {at}"),
             (None, Some(at)) => {
@@ -433,7 +433,7 @@ pub fn known(
         let is_another = |other: &&AttemptRecord| {
             other.call_id == attempt.call_id
                 && other.attempt != attempt.attempt
-                && other.outcome.as_deref() != Some("not_sent")
+                && !other.never_left()
                 && !is_learnt_of_another(other)
         };
         let earlier: Vec<&AttemptRecord> = attempts.iter().filter(is_another).collect();

@@ -251,7 +251,7 @@ fn tagged_span(records: &RunRecords, epoch: u64) -> Option<(Timestamp, Timestamp
 fn instants(records: &RunRecords) -> Vec<Timestamp> {
     let turns = records.turns.iter().flat_map(|turn| [Some(turn.recorded_at), turn.committed_at]).flatten();
     let attempts = records.attempts.iter().flat_map(|attempt| {
-        let ended = attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost"));
+        let ended = attempt.ended_at.filter(|_| !attempt.was_lost());
         [Some(attempt.started_at), ended]
     });
     let requests = records.requests.iter().flat_map(|request| {

@@ -25,7 +25,7 @@ pub struct EarlierLoss {
 impl EarlierLoss {
     /// The first of a call's attempts before this one that was lost.
     pub fn before(newest: u32, attempts: &[AttemptRecord]) -> Option<Self> {
-        let is_lost = |attempt: &&AttemptRecord| attempt.attempt < newest && attempt.outcome.as_deref() == Some("lost");
+        let is_lost = |attempt: &&AttemptRecord| attempt.attempt < newest && attempt.was_lost();
         attempts.iter().find(is_lost).map(|lost| Self { attempt: lost.attempt })
     }
 

@@ -182,7 +182,7 @@ fn not_done(records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]
         let status = receipt.and_then(|receipt| receipt.settlement.as_ref()).map(|settlement| settlement.status);
         status == Some(CallStatus::FailedDefinite)
     };
-    let is_nobodys = |attempt: &AttemptRecord| attempt.outcome.as_deref() == Some("not_sent") || refused(attempt);
+    let is_nobodys = |attempt: &AttemptRecord| attempt.never_left() || refused(attempt);
     // What went with the rows that say why it was sent.
     attempts.iter().filter(|attempt| is_nobodys(attempt) || crate::rules::is_recalled(attempt)).count()
 }

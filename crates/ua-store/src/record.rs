@@ -573,6 +573,21 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
+    /// Whether it never left for its server.
+    pub fn never_left(&self) -> bool {
+        self.outcome.as_deref() == Some("not_sent")
+    }
+
+    /// Whether it left, or may have, and ended without an answer.
+    pub fn was_lost(&self) -> bool {
+        self.outcome.as_deref() == Some("lost")
+    }
+
+    /// Whether its answer is stored.
+    pub fn was_answered(&self) -> bool {
+        self.outcome.as_deref() == Some("replied")
+    }
+
     /// The handle that a later process can go on with.
     pub fn live_handle(&self) -> Option<&Handle> {
         self.handle.as_ref().filter(|handle| self.ended_at.is_none() && handle.outlives_its_process())

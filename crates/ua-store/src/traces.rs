@@ -22,9 +22,7 @@ impl Trace {
     pub fn of(call: &CallRecord, attempts: &[AttemptRecord]) -> Vec<Self> {
         let attempts = || attempts.iter().filter(|attempt| attempt.call_id == call.call_id);
         let is_own_send = |attempt: &&AttemptRecord| {
-            attempt.outcome.as_deref() != Some("not_sent")
-                && made_by(attempt).is_none()
-                && !is_learnt_of_another(attempt)
+            !attempt.never_left() && made_by(attempt).is_none() && !is_learnt_of_another(attempt)
         };
         let stands_in =
             || attempts().filter_map(|attempt| made_by(attempt).map(|(made_by, _)| (attempt.attempt, made_by)));
@@ -83,8 +81,7 @@ mod tests {
                 AttemptRecord { attempt: number, outcome, detail, ..first.clone() }
             };
             let attempts: Vec<AttemptRecord> = (1..).zip(&kinds).map(attempt).collect();
-            let in_doubt = |attempt: &AttemptRecord| attempt.outcome.as_deref() == Some("lost");
-            let since = attempts.iter().filter(|attempt| in_doubt(attempt)).map(|attempt| attempt.attempt);
+            let since = attempts.iter().filter(|attempt| attempt.was_lost()).map(|attempt| attempt.attempt);
             for doubt in since.map(Some).chain([None]) {
                 let call = CallRecord { doubt, ..call.clone() };
                 let traces = Trace::of(&call, &attempts);

@@ -412,7 +412,7 @@ impl Tail {
         }
         if !matches!(call.status, CallStatus::Prepared | CallStatus::Running) {
             let last = attempts.iter().rfind(|attempt| learnt_of_another(attempt).is_none()).copied();
-            let ended_at = last.filter(|last| last.outcome.as_deref() != Some("lost")).and_then(|last| last.ended_at);
+            let ended_at = last.filter(|last| !last.was_lost()).and_then(|last| last.ended_at);
             // What a person or a probe says of an earlier attempt did not take the time of one.
             let by_itself = !matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));
             let took = last.filter(|_| by_itself).and_then(|last| Some(ended_at?.since(last.started_at)));

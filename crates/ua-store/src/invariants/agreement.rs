@@ -110,7 +110,7 @@ fn attempts(found: &mut Violations, records: &RunRecords, call: &CallRecord, eve
             let is_its_own = receipt.call_id == call.call_id && receipt.attempt == number;
             is_its_own && receipt.evidence == EvidenceLevel::Reported
         });
-        let is_replied = attempt.outcome.as_deref() == Some("replied");
+        let is_replied = attempt.was_answered();
         if is_replied != reported.is_some() {
             add(number, "was answered, and there is no answer, or there is one, and it was not answered");
         }

@@ -151,7 +151,7 @@ impl<'a> Family<'a> {
             began_at: attempts[first].started_at,
             ended_at: attempts[first].ended_at,
             failed_before: first > 0,
-            was_denied: attempts[first].outcome.as_deref() == Some("lost")
+            was_denied: attempts[first].was_lost()
                 && attempts[first..].iter().any(|attempt| was_turned_away(records, attempt)),
             answered,
             is_in_sub_agent: is_task(&records.run),
@@ -188,7 +188,7 @@ fn was_turned_away(records: &RunRecords, attempt: &AttemptRecord) -> bool {
         receipt.call_id == attempt.call_id && receipt.attempt == attempt.attempt && receipt.settlement.is_some()
     });
     let status = receipt.and_then(|receipt| receipt.settlement.as_ref()).map(|settlement| settlement.status);
-    attempt.outcome.as_deref() == Some("not_sent") || status == Some(CallStatus::FailedDefinite)
+    attempt.never_left() || status == Some(CallStatus::FailedDefinite)
 }
 
 #[cfg(all(test, feature = "conformance"))]

@@ -522,8 +522,7 @@ fn call_answered_late(
     at: Timestamp,
 ) -> Result<Settled, StoreError> {
     check_unknown(&call)?;
-    let is_lost = |attempt: &AttemptRecord| attempt.outcome.as_deref() == Some("lost");
-    let Some(mut attempt) = attempt.filter(is_lost) else {
+    let Some(mut attempt) = attempt.filter(AttemptRecord::was_lost) else {
         return Err(conflict("tool_calls", &call.call_id, "its newest attempt is not one that this answer may be of"));
     };
     let mut call = call;
