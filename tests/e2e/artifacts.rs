@@ -162,7 +162,9 @@ fn each_process_has_its_own_times_and_the_log_has_who_answered() {
         assert!(n == 0 || at(n - 1, "last_seen_at") <= at(n, "started_at"), "{processes:?}");
     }
     let log = fs::read_to_string(env.workspace().join("run.log")).unwrap();
-    for line in ["process 1 starts work on the run", "process 2 takes over: the one before it died", "answered", "succeeded"] {
+    for line in
+        ["process 1 starts work on the run", "process 2 takes over: the one before it died", "answered", "succeeded"]
+    {
         assert!(log.contains(line), "{line}: {log}");
     }
     assert_eq!(log.matches("waiting for you").count(), 3, "{log}");

@@ -544,10 +544,7 @@ pub(crate) fn believed_as(kind: Option<ValueKind>, path: &Path) -> Result<(), Ho
 fn changed_by_others(path: &Path) -> Option<HostError> {
     let file = path;
     let refused = |path: &Path, why: &str, how: String| {
-        Some(
-            HostError::usage(format!("cannot trust {}: {why}", path.shown()))
-                .hint(format!("{how}; nothing was done")),
-        )
+        Some(HostError::usage(format!("cannot trust {}: {why}", path.shown())).hint(format!("{how}; nothing was done")))
     };
     // Whoever made a link chose what is believed, however well that is kept: a checkout of this user's has files of others.
     let (ways, links) = ways_to(path);
