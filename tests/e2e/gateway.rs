@@ -484,6 +484,7 @@ wc -l < posts
     for words in [
         "post_note",
         "ends once 1 call under way is finished, within half a minute; a call without an answer by then is in doubt",
+        " post_note of notes, since ",
         "; it ends once 1 call under way is finished, within half a minute",
         "it is posted",
     ] {

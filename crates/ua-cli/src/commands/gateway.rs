@@ -309,14 +309,30 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
                 None => "no broker is running\n".to_owned(),
             };
             let pid = broker.as_ref().map(|broker| broker.pid);
-            say(&GatewayStopped { pid, calls: broker.map(|broker| broker.calls).unwrap_or_default() }, words)?;
+            let calls = broker.map(|broker| broker.calls).unwrap_or_default();
+            let words = words + &named(&calls);
+            say(&GatewayStopped { pid, calls }, words)?;
         }
         GatewayCommand::Restart => {
             tell_withheld(host, root);
+            // One of another version ends as well, and is not asked what it does.
+            let broker = read(gateway::ask(host, root, false).await?).unwrap_or_default();
+            if let Some(broker) = broker.as_ref().filter(|broker| !broker.calls.is_empty()) {
+                crate::output::tell(format!(
+                    "the broker ends once {} finished, within half a minute\n{}",
+                    under_way(broker),
+                    named(&broker.calls).trim_end()
+                ));
+            }
             let was_running = gateway::restart(host, root).await?;
             tell_unmatched(host, root).await?;
             let words = if was_running { "a new broker is running\n" } else { "no broker was running; one is now\n" };
-            say(&GatewayStarted { was_running, is_new: true }, words)?;
+            let calls = broker.map(|broker| broker.calls).unwrap_or_default();
+            // What had no answer by then is in doubt, and the next broker asks about it when somebody wants it again.
+            let left = if calls.is_empty() { None } else { gateway::left(host, root).await.ok() };
+            let left = left.and_then(|(commands, left)| left.in_words(&commands));
+            let left = left.map_or_else(String::new, |left| format!("\n{}\n", plain(&left)));
+            say(&GatewayStarted { was_running, is_new: true, calls }, format!("{words}{left}"))?;
         }
         GatewayCommand::Token { client, remove, list: _, approver } => {
             token(host, root, client.as_deref(), remove, approver).await?;
@@ -688,7 +704,7 @@ async fn start(host: &Host, root: Option<&Path>, by: Starter) -> Result<(), Host
     tell_unmatched(host, root).await?;
     if started == Started::Now {
         let words = "the broker is started; `ua gateway status` shows it, `ua gateway stop` ends it\n";
-        return say(&GatewayStarted { was_running: false, is_new: true }, words);
+        return say(&GatewayStarted { was_running: false, is_new: true, calls: Vec::new() }, words);
     }
     if let Err(wrong) = gateway::check(host, root) {
         return Err(HostError::failed(format!("a broker is running, but the next one would not start: {wrong}")).hint(
@@ -696,7 +712,7 @@ async fn start(host: &Host, root: Option<&Path>, by: Starter) -> Result<(), Host
         ));
     }
     let words = "a broker is already running; `ua gateway restart` replaces it\n";
-    say(&GatewayStarted { was_running: true, is_new: false }, words)
+    say(&GatewayStarted { was_running: true, is_new: false, calls: Vec::new() }, words)
 }
 
 /// Says what of this environment a broker is not given. What is wrong with the file is told by whoever starts a broker.
@@ -747,6 +763,16 @@ fn not_in_effect(said: Option<&serde_json::Value>) -> Vec<String> {
 fn under_way(broker: &GatewayBroker) -> String {
     let calls = broker.calls.len();
     format!("{} under way {}", ua_core::counted(calls, "call"), if calls == 1 { "is" } else { "are" })
+}
+
+/// These calls, a line each.
+fn named(calls: &[GatewayCall]) -> String {
+    let now = ua_core::system::env().now();
+    calls.iter().fold(String::new(), |lines, call| {
+        let asked = if call.is_held { ", waits for your answer" } else { "" };
+        let (tool, server, since) = (plain(&call.tool), plain(&call.server), moment::ago(call.since, now));
+        lines + &format!("  {} {tool} of {server}, since {since}{asked}\n", short(&call.call))
+    })
 }
 
 async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), HostError> {

@@ -136,6 +136,8 @@ pub(crate) struct GatewayStarted {
     pub(crate) was_running: bool,
     /// Whether a new one runs now.
     pub(crate) is_new: bool,
+    /// The calls that the earlier one was to finish first; what had no answer within half a minute is in doubt.
+    pub(crate) calls: Vec<GatewayCall>,
 }
 
 /// A broker that was asked to end (`ua gateway stop`).
