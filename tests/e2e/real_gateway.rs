@@ -345,7 +345,8 @@ async def main():
         for _ in range(10):
             try:
                 result = await server.call_tool("send_email", mail)
-                if not result.isError:
+                failed = getattr(result, "is_error", None)
+                if not (result.isError if failed is None else failed):
                     print("sent:", result.content[0].text)
                     return
             except Exception as error:

@@ -92,6 +92,8 @@ pub(crate) enum Unanswered {
     Refused(i64, String),
     /// The endpoint refused it, with an HTTP status.
     Status(u16, String),
+    /// The same, because of who asks: no login, or one that may not do this. In another dialect it would be refused as well.
+    NotLetIn(u16, String),
     /// It did not arrive, or no answer came: asking again does no harm.
     Broken(String),
 }
@@ -101,7 +103,7 @@ impl Unanswered {
     pub(crate) fn into_why(self) -> String {
         match self {
             Self::Refused(code, message) => format!("it answered with error {code}: {message}"),
-            Self::Status(_, why) | Self::Broken(why) => why,
+            Self::Status(_, why) | Self::NotLetIn(_, why) | Self::Broken(why) => why,
         }
     }
 }
@@ -145,7 +147,7 @@ pub(crate) async fn open(
         let asked = tokio::select! {
             // Who is not let in is not let in in another dialect either.
             asked = ask => match asked {
-                Err(Unanswered::Status(401, why)) => return Err(why),
+                Err(Unanswered::NotLetIn(_, why)) => return Err(why),
                 asked => asked.map_err(Unanswered::into_why),
             },
             () = env.clock.sleep(DISCOVER_PATIENCE) => {
@@ -191,7 +193,9 @@ pub(crate) async fn open(
 fn not_shaken(why: Unanswered) -> String {
     match why {
         Unanswered::Status(404 | 405, why) => format!("{why} (if this is a server of {OLD_TRANSPORT})"),
-        why @ (Unanswered::Refused(..) | Unanswered::Status(..) | Unanswered::Broken(_)) => why.into_why(),
+        why @ (Unanswered::Refused(..) | Unanswered::Status(..) | Unanswered::NotLetIn(..) | Unanswered::Broken(_)) => {
+            why.into_why()
+        }
     }
 }
 

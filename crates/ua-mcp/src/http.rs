@@ -516,12 +516,14 @@ impl Opening for HttpConnection {
         match reply {
             Reply::Error { code, message, .. } => Err(Unanswered::Refused(code.into(), message)),
             Reply::Status { status, body, not_let_in, is_challenge, retry_after } => {
-                if let Some(refused) = refusal(&body).filter(|_| method == "server/discover") {
+                let is_barred = is_challenge || status == StatusCode::UNAUTHORIZED;
+                if let Some(refused) = refusal(&body).filter(|_| method == "server/discover" && !is_barred) {
                     return Err(refused);
                 }
                 let reply = Reply::Status { status, body, not_let_in, is_challenge, retry_after };
                 let why = self.result(reply).err().unwrap_or_default();
-                Err(Unanswered::Status(status.as_u16(), why))
+                let refused = if is_barred { Unanswered::NotLetIn } else { Unanswered::Status };
+                Err(refused(status.as_u16(), why))
             }
             reply @ Reply::Result(..) => self.result(reply).map_err(Unanswered::Broken),
         }

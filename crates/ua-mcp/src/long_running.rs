@@ -355,7 +355,7 @@ impl McpTransport {
         let is_unknown = match &why {
             Unanswered::Refused(code, _) => is_unknown_task(*code),
             Unanswered::Status(status, _) => matches!(status, 400 | 404 | 405 | 410),
-            Unanswered::Broken(_) => false,
+            Unanswered::NotLetIn(..) | Unanswered::Broken(_) => false,
         };
         let why = why.into_why();
         if !is_unknown {

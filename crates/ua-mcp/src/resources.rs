@@ -46,7 +46,9 @@ pub(crate) async fn look(connection: &Connection, tool: ResourceTool, arguments:
             let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
             Outcome::Raw(RawReply::ToolResult { result })
         }
-        Err(Unanswered::Status(status, body)) => Outcome::Raw(RawReply::http(status, body)),
+        Err(Unanswered::Status(status, body) | Unanswered::NotLetIn(status, body)) => {
+            Outcome::Raw(RawReply::http(status, body))
+        }
         Err(Unanswered::Broken(why)) => Outcome::Lost { why },
     }
 }

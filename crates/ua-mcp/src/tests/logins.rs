@@ -75,6 +75,8 @@ struct State {
     silent_at: Mutex<Option<&'static str>>,
     /// Who is not let in is not told why.
     is_curt: AtomicBool,
+    /// It wants another scope of the login before it says what it speaks, and takes no handshake.
+    wants_scope: AtomicBool,
     /// What the metadata of the authorization server says otherwise.
     metadata: Mutex<serde_json::Map<String, Value>>,
     /// What it answers to a registration otherwise.
@@ -277,7 +279,16 @@ impl State {
             return ("401 Unauthorized", challenge, "who are you?".to_owned());
         }
         let message = seen.json();
+        let wants_scope = self.wants_scope.load(Ordering::SeqCst);
         let result = match message["method"].as_str() {
+            Some("server/discover") if wants_scope => {
+                let challenge = "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"mail:read\"\r\n";
+                let body = json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32001, "message": "no"}});
+                return ("403 Forbidden", challenge.to_owned(), body.to_string());
+            }
+            Some("initialize") if wants_scope => {
+                return ("400 Bad Request", String::new(), "no handshake here".to_owned());
+            }
             Some("initialize") => json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "site", "version": "1"}}),
             Some("tools/list") => json!({"tools": [{"name": "send", "inputSchema": {"type": "object"}}]}),
@@ -522,6 +533,18 @@ async fn a_login_that_has_ended_is_a_refusal_that_says_what_to_do() {
     assert!(connection.ended().is_some());
     let (_, connection) = world.ready().await;
     assert_eq!(text(call(&connection, "send", json!({})).await), "sent");
+}
+
+/// A server of the stateless era, which wants more of the login, is not asked for a handshake: what it says of that would stand in the place of what
+/// helps.
+#[tokio::test]
+async fn a_login_that_may_not_ask_what_a_server_speaks_is_told_which_scope_it_lacks() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    site.state.wants_scope.store(true, Ordering::SeqCst);
+    let why = world(&site, &own).refusal().await;
+    assert!(why.contains("`ua login web --scope \"mail:read\"`") && !why.contains("handshake"), "{why}");
 }
 
 /// Which login it is stays over every renewal, in every process, and is another one each time that a person logs in.
