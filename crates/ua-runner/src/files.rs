@@ -160,12 +160,6 @@ pub(crate) fn write_conclusion_with(
         write_logs(workspace, records)?;
     }
     let artifacts = workspace.artifacts_of(&records.run.spec)?;
-    // What an earlier process left for a resume says how the run stood then.
-    let packet = format!("{}.md", Workspace::packet_name(&records.run.run_id));
-    if records.run.status.is_terminal() && workspace.path(&packet).exists() {
-        let packet = packet_as_it_stands(workspace, records, &artifacts);
-        write_packet(workspace, &records.run.run_id, &packet)?;
-    }
     let evidence = judge(workspace, records, &artifacts, replies)?;
     write_session_summary(workspace, records, Some(&evidence))?;
     let summary = CompletionSummary::new(records, &evidence, &artifacts)

@@ -300,10 +300,10 @@ fn the_command_line_calls_nothing_a_job_that_may_be_a_step() {
         ("ua-host/src/servers/builtin.rs", "the tools of a job"),
     ];
     let counted = [
-        ("ua-cli/src/commands/ask.rs", 2, "the run that keeps `ua job` from starting another one"),
         ("ua-cli/src/commands/cancel.rs", 1, "chosen by the audience"),
         ("ua-cli/src/commands/db.rs", 1, "beside the step"),
         ("ua-cli/src/commands/delete.rs", 2, "job keys, of which a step has none"),
+        ("ua-cli/src/commands/which_run.rs", 2, "the run that keeps `ua job` from starting another one"),
         ("ua-host/src/error.rs", 1, "beside `settings.degraded_replay`, which a resume of a job is told of"),
         ("ua-host/src/settings/list.rs", 1, "a field of a job file, which no step has"),
     ];
