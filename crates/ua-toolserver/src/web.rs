@@ -184,7 +184,7 @@ mod tests {
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let receiving = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut ticks = tokio::time::interval(Duration::from_millis(100));
+            let mut ticks = tokio::time::interval(Duration::from_millis(250));
             let (mut received, mut buffer) = (Vec::new(), vec![0; 1024 * 1024]);
             while received.len() < BODY {
                 ticks.tick().await;
@@ -196,8 +196,8 @@ mod tests {
             while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
             String::from_utf8_lossy(&received[..1024]).into_owned()
         });
-        // 16 pieces, one every 100 ms, are more than a second in all.
-        let answer = post_to(url, Duration::from_secs(1)).await.unwrap();
+        // 16 pieces, one every 250 ms, are more than three seconds in all.
+        let answer = post_to(url, Duration::from_secs(3)).await.unwrap();
         assert_eq!(text_up_to(10, answer).await, Some(b"{}".to_vec()));
         let head = receiving.await.unwrap().to_lowercase();
         assert!(head.contains(&format!("content-length: {BODY}\r\n")) && !head.contains("chunked"), "{head}");
