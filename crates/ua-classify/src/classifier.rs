@@ -71,6 +71,8 @@ pub struct Classifier {
     confirming_servers: BTreeSet<String>,
     /// Servers that are spoken to over pipes, which no header reaches.
     over_pipes: HashSet<String>,
+    /// Programs of `run_command` can reach the network.
+    commands_reach_out: bool,
     packs: Packs,
 }
 
@@ -153,6 +155,7 @@ impl Classifier {
             trusted_servers,
             confirming_servers: BTreeSet::new(),
             over_pipes: HashSet::new(),
+            commands_reach_out: false,
             packs: Packs::default(),
         })
     }
@@ -200,6 +203,13 @@ impl Classifier {
     #[must_use]
     pub fn trusting_annotations_of(mut self, servers: impl IntoIterator<Item = String>) -> Self {
         self.confirming_servers.extend(servers);
+        self
+    }
+
+    /// Says whether programs of `run_command` can reach the network: then what they do may be any effect.
+    #[must_use]
+    pub fn with_commands_that_reach_out(mut self, reach_out: bool) -> Self {
+        self.commands_reach_out = reach_out;
         self
     }
 

@@ -405,8 +405,8 @@ pub struct CallPolicy {
     /// a kind: the name says that a thing is made, and leaves open whether a second one in the same words is one more (`create_folder`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub makes_anew: bool,
-    /// Nobody declared a kind, and the tool's name leaves open whether each call makes something (`push_message`, `dispatch_order`), or its calls carry
-    /// calls of other tools.
+    /// Nobody declared a kind, and the tool's name leaves open whether each call makes something (`push_message`, `dispatch_order`); or its calls carry
+    /// calls of other tools, whatever its own kind is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_make: bool,
     /// Which arguments name the effect.
@@ -533,13 +533,15 @@ impl CallPolicy {
             _ if is_of_the_run => false,
             Some(kind) if self.kind_is_guessed => kind.is_like(effect) || tells(),
             // What is declared is what it makes at least: a draft, which may have become the thing.
-            Some(_) => self.makes_anew && names_what_is_made(tool, effect),
+            Some(_) => self.may_make || (self.makes_anew && names_what_is_made(tool, effect)),
             None if self.makes_anew && names_what_is_made(tool, effect) => true,
             // A pack says of such a tool that it changes something, and cannot say what the page makes of it.
             None if self.class_source == ClassSource::Shipped && acts_on_a_page(tool) => self.may_make || tells(),
             None => is_unknown || self.may_make || (self.class_source == ClassSource::Name && tells()),
         };
-        if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
+        // What carries calls of other tools reaches them from wherever it runs.
+        let reaches = self.class == SideEffectClass::External || (self.class.has_effect() && self.may_make);
+        if might && reaches { Makes::Perhaps } else { Makes::No }
     }
 
     /// Whether the name or the kind of a tool of this bare name suggests that its calls have this effect. Of another one that might

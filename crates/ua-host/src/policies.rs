@@ -137,6 +137,7 @@ pub(crate) fn classifier(
     let over_pipes = config.servers.iter().filter(|(_, reach)| matches!(reach, Reach::Stdio { .. }));
     let classifier = classifier.with_servers_over_pipes(over_pipes.map(|(name, _)| name.clone()));
     let classifier = classifier.trusting_annotations_of(names(settings, "UA_TRUST_ANNOTATIONS"));
+    let classifier = classifier.with_commands_that_reach_out(crate::sandbox::reaches_out(settings));
     Ok(match servers {
         Some(file) => classifier.trusting_annotations_of(trust::believed(settings, file, &config.servers)),
         None => classifier,

@@ -72,6 +72,11 @@ pub fn has_network(settings: &Settings) -> bool {
     settings.is_on("UA_COMMAND_NETWORK")
 }
 
+/// Whether programs may reach others: by the network, or because nothing confines them.
+pub(crate) fn reaches_out(settings: &Settings) -> bool {
+    has_network(settings) || settings.var("UA_COMMAND_SANDBOX").as_deref() == Some("off")
+}
+
 /// The settings that name where our own tools write.
 const KEPT: [&str; 5] = ["tools.mail", "tools.outbox", "tools.objects", "tools.notifications", "tools.memory"];
 

@@ -29,6 +29,9 @@ pub(super) struct Decision<'a> {
     pub(super) harmless: Option<(usize, Vec<String>)>,
 }
 
+/// The tool of ours that starts programs.
+const OWN_SHELL: &str = "run_command";
+
 impl Classifier {
     pub(super) fn decide<'a>(&'a self, tool: &ToolSpec) -> Decision<'a> {
         let without = self.decide_without_job(tool);
@@ -118,7 +121,8 @@ impl Classifier {
             }
             // What it carries may be anything.
             let carries = picker.first("carries_tools", |settings| settings.carries_tools) == Some(true);
-            policy.may_make |= policy.effect_kind.is_none() && (carries || policy.composite.is_some());
+            let is_shell = self.commands_reach_out && tool.name.is_built_in() && tool.name.tool == OWN_SHELL;
+            policy.may_make |= carries || is_shell || (policy.effect_kind.is_none() && policy.composite.is_some());
             policy.scope = picker.first("scope", |settings| settings.scope.clone()).unwrap_or_default();
             policy.sends_files =
                 picker.first("sends_files", |settings| settings.sends_files.clone()).unwrap_or_default();

@@ -16,7 +16,8 @@ use crate::request::ModelRequest;
 pub const WRITTEN: &str = "a tool call written into its text";
 
 /// What calls begin with, as models write them.
-const MARKS: [&str; 20] = [
+const MARKS: [&str; 21] = [
+    "✿function✿",
     "<tool_call>",
     "<|tool_call|>",
     "<tool_calls>",
@@ -156,7 +157,10 @@ pub(super) fn asks_for_tool(text: &str, offered: &Offered) -> bool {
     let is_offered = |name: &str| offered.has(name);
     let text = text.trim();
     let (language, whole) = unfenced(text).unwrap_or(("", text));
-    if is_call_as_json(whole, &is_offered) || is_call_as_code(whole, language, &is_offered) {
+    let is_nothing_else = is_call_as_json(whole, &is_offered)
+        || is_call_as_code(whole, language, &is_offered)
+        || is_call_as_element(whole, &is_offered);
+    if is_nothing_else {
         return true;
     }
     let spoken = without_code(whole);
@@ -287,12 +291,34 @@ fn is_call_as_json(text: &str, is_offered: &impl Fn(&str) -> bool) -> bool {
     is_json && serde_json::from_str(text).is_ok_and(|call| is_call(&call, is_offered))
 }
 
-/// `[get_weather(city="x")]`, or a piece of code in the language of calls.
+/// `[get_weather(city="x")]`, `get_weather(city="x")` and nothing else, or a piece of code in the language of calls, which may print what it calls.
 fn is_call_as_code(text: &str, language: &str, is_offered: &impl Fn(&str) -> bool) -> bool {
     let listed = text.strip_prefix('[').filter(|text| text.ends_with(")]"));
-    let call = listed.or_else(|| CODE.contains(&language).then_some(text));
-    let name = call.and_then(|call| call.split_once('(')).map(|(name, _)| name);
+    let alone = || (CODE.contains(&language) || is_one_pair(text)).then_some(text);
+    let call = listed.or_else(alone).map(|call| call.strip_prefix("print(").unwrap_or(call));
+    let name = call.and_then(|call| call.split_once('(')).map(|(name, _)| name.trim());
     name.is_some_and(is_offered)
+}
+
+/// Whether the first bracket of a text is closed at its end and not before: `f(a(b))`, and not `f(a) is b (c)`.
+fn is_one_pair(text: &str) -> bool {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 1 => return at + 1 == text.len(),
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// `<get_weather><city>x</city></get_weather>`, and nothing else.
+fn is_call_as_element(text: &str, is_offered: &impl Fn(&str) -> bool) -> bool {
+    let Some((name, rest)) = text.strip_prefix('<').and_then(|text| text.split_once('>')) else { return false };
+    is_offered(name)
+        && rest.strip_suffix('>').and_then(|rest| rest.strip_suffix(name)).is_some_and(|rest| rest.ends_with("</"))
 }
 
 /// Whether JSON is a call, or calls and nothing else.
@@ -324,7 +350,12 @@ mod tests {
     use super::*;
 
     /// How models write a call of `NAME`.
-    const FORMS: [&str; 30] = [
+    const FORMS: [&str; 35] = [
+        "NAME(title=\"b\")",
+        "NAME({\"title\": \"b (c)\"})",
+        "```tool_code\nprint(NAME(title=\"b\"))\n```",
+        "<NAME><title>b</title></NAME>",
+        "✿FUNCTION✿: NAME\n✿ARGS✿: {\"title\": \"b\"}",
         "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"title\": \"b\"}}\n</tool_call>",
         "<tool_call>{\"arguments\": {\"title\": \"b\"}, \"name\": \"NAME\"}</tool_call>",
         "<tool_call>NAME\n<arg_key>title</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",
@@ -384,7 +415,8 @@ mod tests {
     fn a_call_of_an_offered_tool_is_seen_in_every_form_and_one_of_another_tool_in_none() {
         for form in FORMS {
             for (before, behind) in [("", ""), ("I will create it now.\n\n", ""), ("", "\n")] {
-                let is_whole = form.starts_with("[NAME") || (form.starts_with('`') && !form.starts_with("```json"));
+                let is_whole = ["[NAME", "NAME(", "<NAME>"].iter().any(|start| form.starts_with(start))
+                    || (form.starts_with('`') && !form.starts_with("```json"));
                 if is_whole && !before.is_empty() {
                     continue;
                 }
@@ -455,6 +487,8 @@ mod tests {
             "{\"name\": \"mcp__t__create_ticket\", \"status\": \"done\", \"arguments\": {}}",
             "{\"name\": \"Ada\", \"arguments\": [\"mcp__t__create_ticket\"]}",
             "[mcp__t__create_ticket](https://example.org)",
+            "mcp__t__create_ticket(title) made ticket 7 (see above)",
+            "<mcp__t__create_ticket> is the tool that made it",
             "[]",
             "{",
             "<tool_call>",

@@ -154,7 +154,21 @@ pub(super) fn is_unsaid(text: &str) -> bool {
 /// Whether a text is no answer, whatever it is shown as: what only its model thought, marks of the end of a text that its server passed on, and
 /// full stops and lines say nothing. Other signs may be what was asked for (`>=`). An empty list may well be a result.
 fn says_nothing(text: &str) -> bool {
-    const MARKS: [&str; 7] = ["</s>", "<s>", "<pad>", "<eos>", "<bos>", "<unk>", "[PAD]"];
+    // In small letters, as the text is by then; a longer one before its beginning.
+    const MARKS: [&str; 12] = [
+        "</s>",
+        "<s>",
+        "<pad>",
+        "<eos>",
+        "<bos>",
+        "<unk>",
+        "[pad]",
+        "[eos]",
+        "<end_of_turn>",
+        "<start_of_turn>model",
+        "<start_of_turn>",
+        "<end_of_text>",
+    ];
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
         return false;
     }
@@ -297,6 +311,9 @@ mod tests {
             "<|endoftext|>",
             "</s>",
             "<pad><pad>",
+            "[PAD][EOS]",
+            "<end_of_turn>",
+            "<start_of_turn>model",
             "```\n```",
             "```",
             "\u{200b}",

@@ -89,6 +89,28 @@ fn what_is_only_drafted_is_not_counted_as_made() {
     }
 }
 
+/// Its pack knows the class of a tool that runs what it is given, and not what somebody gives it.
+#[test]
+fn what_runs_whatever_it_is_given_may_have_made_anything() {
+    for (pack, name, argument) in [
+        ("aws-api", "call_aws", "cli_command"),
+        ("docker", "run_container", "image"),
+        ("postgres", "execute_sql", "sql"),
+        ("supabase", "execute_sql", "query"),
+        ("supabase", "deploy_edge_function", "files"),
+        ("mysql-benborla", "mysql_query", "sql"),
+    ] {
+        let policy = vouched(pack, pack).classify(&of(pack, name, &[argument]), None);
+        assert_eq!(policy.makes(name, "email.send"), Makes::Perhaps, "{pack}: {name}");
+    }
+    // Programs of ours, where they reach somebody.
+    let own = tool(ToolNamespace::Local, "ua", "run_command");
+    for (reach_out, makes) in [(false, Makes::No), (true, Makes::Perhaps)] {
+        let policy = plain().with_commands_that_reach_out(reach_out).classify(&own, None);
+        assert_eq!(policy.makes("run_command", "email.send"), makes);
+    }
+}
+
 #[test]
 fn s13_a_name_in_the_configuration_vouches_for_nothing() {
     // A server that is called github, whatever it is: every tool that a pack calls a read, and every one that it would look up.
