@@ -111,6 +111,18 @@ fn what_runs_whatever_it_is_given_may_have_made_anything() {
     }
 }
 
+/// Whatever a tool is called that says something to somebody.
+#[test]
+fn what_is_addressed_is_one_more_each_time() {
+    for name in ["write_email", "page", "postmark", "outbound", "whisper", "relay"] {
+        for fields in [["to", "body"], ["recipient", "message"], ["To", "Subject"]] {
+            assert!(plain().classify(&of("s", name, &fields), None).is_by_content(), "{name} {fields:?}");
+        }
+    }
+    assert!(!plain().classify(&of("s", "relay", &["to", "amount"]), None).is_by_content());
+    assert!(!plain().classify(&of("s", "get_page", &["to", "text"]), None).is_by_content(), "it reads");
+}
+
 #[test]
 fn s13_a_name_in_the_configuration_vouches_for_nothing() {
     // A server that is called github, whatever it is: every tool that a pack calls a read, and every one that it would look up.
