@@ -763,7 +763,7 @@ fn a_broker_that_runs_is_said_to_whoever_starts_another_one() {
     let code = env.run_by_bash("\"$1\" gateway --; echo \"code $?\"").code(0).shows(&["code 2"]);
     assert!(code.stderr.contains("the tool server's command is missing"), "{}", code.stderr);
     let neither = env.run(&["gateway", "install"]).code(2).stderr;
-    assert!(neither.contains("--client <CLIENT>|--file <FILE>"), "{neither}");
+    assert!(neither.contains("needs one of --client CLIENT or --file FILE"), "{neither}");
     env.run(&["gateway", "install", "--client", "codex"]).refused(2, &["there is no configuration", "--file"]);
 }
 

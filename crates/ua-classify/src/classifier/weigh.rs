@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use ua_core::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnUnknown, Reads, SideEffectClass, ToolNamespace, ToolSpec,
 };
