@@ -248,8 +248,8 @@ fn a_policy_file_that_is_named_twice_is_taken_once() {
 #[test]
 fn help_has_an_example_and_a_bare_command_says_what_it_needs() {
     let env = env();
-    env.run_bare(&["job"]).refused(2, &["<FILE>", "`ua job --help`"]);
-    env.run_bare(&["resume"]).refused(2, &["<RUN>", "`ua resume last`"]);
+    env.run_bare(&["job"]).refused(2, &["needs FILE", "`ua job --help`"]);
+    env.run_bare(&["resume"]).refused(2, &["needs RUN", "`ua resume last`"]);
     env.run(&["job", "--help"]).code(0).shows(&["Examples:", "ua job report.json", "objective"]);
     env.run(&["--help"]).code(0).shows(&["Examples:", "Exit codes:", "ANTHROPIC_API_KEY"]);
     for command in ["resume", "runs", "calls", "questions", "answer", "tools"] {

@@ -44,9 +44,17 @@ pub fn line(text: &str, limit: usize) -> String {
     cut(&clean(text.trim()), limit).replace('\n', "\\n").replace('\t', " ")
 }
 
-/// A sentence of ours, which may quote others, on one line: a break is a space, and no command in it is cut.
+/// A sentence of ours, which may quote others, on one line: a break is a space, items of a list stand one behind the other, and no command in it is cut.
 pub fn sentence(text: &str) -> String {
-    line(&text.split_whitespace().collect::<Vec<_>>().join(" "), PLACE)
+    let mut joined = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        let item = part.strip_prefix("- ");
+        if !joined.is_empty() {
+            joined.push_str(if item.is_some() && !joined.ends_with(':') { "; " } else { " " });
+        }
+        joined.push_str(item.unwrap_or(part));
+    }
+    line(&joined, PLACE)
 }
 
 /// One line of plain text that ends with `…` where it is cut: for lines of progress, of which the whole is looked up elsewhere.
@@ -157,6 +165,7 @@ mod tests {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!([brief("äöü\n", 3), brief("äöü\nx", 4)], ["äöü", "äöü…"]);
         let stop = format!("{}\nlift it with `ua resume r --max-turns +5`", "why ".repeat(200));
+        assert_eq!(sentence("This is missing:\n- a\n- b\n\nSay so."), "This is missing: a; b Say so.");
         assert!(sentence(&stop).ends_with("why lift it with `ua resume r --max-turns +5`"));
         assert_eq!(cut("äöü", 2), "äö… [cut: 2 of 3 characters]");
     }
