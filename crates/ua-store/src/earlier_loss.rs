@@ -77,7 +77,7 @@ mod tests {
         let store = MemStore::new();
         let scene = Scene::begin(&store, "run_1").await;
         let mut call = scene.call_that_is("call_1", CallStatus::FailedDefinite).await;
-        let first = store.attempts(&call.call_id).await.unwrap().remove(0);
+        let first = store.attempts(&call.call_id).await.unwrap_or_else(|error| panic!("{error}")).remove(0);
         let attempts = [(1, "not_sent"), (2, "lost"), (3, "replied")].map(|(attempt, outcome)| AttemptRecord {
             attempt,
             outcome: Some(outcome.to_owned()),

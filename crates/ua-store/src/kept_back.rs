@@ -37,7 +37,8 @@ mod tests {
         let store = MemStore::new();
         let scene = Scene::begin(&store, "run_1").await;
         scene.call_that_is("call_1", CallStatus::Running).await;
-        store.settle_attempt(&scene.lease, samples::ended("call_1", 1, end)).await.unwrap()
+        let ended = store.settle_attempt(&scene.lease, samples::ended("call_1", 1, end)).await;
+        ended.unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[tokio::test]

@@ -543,7 +543,10 @@ async fn a_login_that_may_not_ask_what_a_server_speaks_is_told_which_scope_it_la
     let own = logins(&shelves);
     site.log_in(&own, site.request()).await.unwrap();
     site.state.wants_scope.store(true, Ordering::SeqCst);
-    let why = world(&site, &own).refusal().await;
+    let mut world =
+        ServerBed::new(crate::ServerSpec { protocol: crate::Protocol::Auto, ..http("web", &site.url, &[]) });
+    world.shared.logins = Some(own.clone());
+    let why = world.refusal().await;
     assert!(why.contains("`ua login web --scope \"mail:read\"`") && !why.contains("handshake"), "{why}");
 }
 
