@@ -196,7 +196,7 @@ fn paths_are_whole_on_every_terminal() {
     env.run(&["job", &job, "--run-id", "r"]).code(0);
     env.run(&["schedule", "add", "nightly", &job, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin"]).code(0);
     let workspace = env.workspace();
-    let details = "job_completion_r.md (in".to_owned();
+    let details = "job_completion_r.md".to_owned();
     let workspace = workspace.display().to_string();
     for columns in [40, 80] {
         for (command, wanted) in
