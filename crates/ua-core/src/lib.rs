@@ -133,7 +133,7 @@ pub use status::{
 };
 pub use steps::{Steps, Time};
 pub use subagents::{Subagents, TASK_FOLDER, TASK_MODE, TaskOrder};
-pub use telling::{MAIL_WORDS, NOT_TELLING, SAID_TO_NOBODY, TELLING_VERBS, name_tells};
+pub use telling::{MAIL_WORDS, NOT_TELLING, SAID_TO_NOBODY, TELLING_VERBS, arguments_tell, name_tells};
 pub use tool::{ShortNames, ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,

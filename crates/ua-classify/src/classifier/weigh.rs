@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use ua_core::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnUnknown, Reads, SideEffectClass, ToolNamespace, ToolSpec,
+    arguments_tell,
 };
 
 use super::Classifier;
@@ -263,9 +264,12 @@ impl Picker<'_> {
         let says =
             self.opinions.iter().any(|opinion| opinion.settings.as_ref().is_some_and(|own| own.creates.is_some()));
         let is_same = is_believed && tool.annotations.idempotent == Some(true);
+        let schema = &tool.input_schema;
+        let fields = || schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let by_name = || {
-            let schema = &tool.input_schema;
-            makes_named(&tool.name) || moves_amount(&tool.name, schema) || is_addressed(schema)
+            makes_named(&tool.name)
+                || moves_amount(&tool.name, schema)
+                || arguments_tell(fields().map(|(name, _)| name.as_str()))
         };
         let makes = !says && !is_same && is_for_its_name(tool, class, decided_by) && by_name();
         if makes {
@@ -280,19 +284,6 @@ impl Picker<'_> {
             self.used[name].push("effect_kind");
         }
     }
-}
-
-/// Whether the arguments of a tool are those of a message: to whom it goes, and what it says. Whatever the tool is called (`write_email`, `page`), the
-/// same once more is one more.
-fn is_addressed(schema: &Value) -> bool {
-    const TO: [&str; 8] =
-        ["to", "recipient", "recipients", "to_email", "to_address", "to_number", "phone_number", "recipient_email"];
-    const SAID: [&str; 8] = ["subject", "body", "message", "text", "content", "html", "html_body", "text_body"];
-    let fields = schema.get("properties").and_then(Value::as_object);
-    let has = |names: &[&str]| {
-        fields.is_some_and(|fields| fields.keys().any(|key| names.contains(&key.to_ascii_lowercase().as_str())))
-    };
-    has(&TO) && has(&SAID)
 }
 
 /// Whether what a call makes is for the tool's name to say: no rule decided its class, and so knows the tool better than its name does.

@@ -118,31 +118,13 @@ fn changes(flags: &str) -> Result<Changes, String> {
     let told = |error: &HostError| {
         error.hint_text().map_or_else(|| error.message().to_owned(), |hint| format!("{}: {hint}", error.message()))
     };
-    let words = words(flags).ok_or_else(|| "a quote is not closed".to_owned())?;
+    let words = shlex::split(flags).ok_or_else(|| "a quote is not closed".to_owned())?;
     let typed =
         Flags::try_parse_from(words).map_err(|error| line(&crate::mistakes::said_by_the_parser(&error), 200))?;
     Ok(Changes {
         accept: accept::components(&typed.accept).map_err(|error| told(&error))?,
         budgets: typed.budgets.changes().map_err(|error| told(&error))?,
     })
-}
-
-/// A line in words, as a shell reads one that has nothing but quotes in it; `None` where a quote is not closed.
-fn words(text: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for c in text.chars() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
 }
 
 #[cfg(test)]
@@ -202,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_is_typed_behind_the_word_is_read_as_a_shell_reads_it() {
-        let read = |text| words(text).map(|words| words.join("|"));
+        let read = |text| shlex::split(text).map(|words| words.join("|"));
         assert_eq!(read(""), Some(String::new()));
         assert_eq!(read("  --max-turns  +5 ").as_deref(), Some("--max-turns|+5"));
         assert_eq!(read("--max-cost '+1.50 USD' \"\"").as_deref(), Some("--max-cost|+1.50 USD|"));

@@ -119,7 +119,10 @@ fn what_is_addressed_is_one_more_each_time() {
             assert!(plain().classify(&of("s", name, &fields), None).is_by_content(), "{name} {fields:?}");
         }
     }
-    assert!(!plain().classify(&of("s", "relay", &["to", "amount"]), None).is_by_content());
+    // Whatever else goes from one thing to another.
+    for (name, fields) in [("relay", ["to", "amount"]), ("translate", ["text", "to"]), ("rewrite", ["to", "content"])] {
+        assert!(!plain().classify(&of("s", name, &fields), None).is_by_content(), "{name} {fields:?}");
+    }
     assert!(!plain().classify(&of("s", "get_page", &["to", "text"]), None).is_by_content(), "it reads");
 }
 
